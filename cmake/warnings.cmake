@@ -1,0 +1,18 @@
+# The project's warning flags, applied to every target through foretrain_flags.
+add_library(foretrain_flags INTERFACE)
+target_compile_options(foretrain_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wswitch-enum
+  -ffp-contract=off # the same numbers from every compiler
+  $<$<BOOL:${FORETRAIN_WERROR}>:-Werror>)
+target_include_directories(foretrain_flags INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>")
+
+# foretrain_library(NAME SOURCES … DEPENDS …): a static library foretrain_NAME with alias foretrain::NAME. Direct
+# dependencies are public, since headers of one folder include those of the folders below it.
+function(foretrain_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(foretrain_${name} STATIC ${ARG_SOURCES})
+  add_library(foretrain::${name} ALIAS foretrain_${name})
+  target_link_libraries(foretrain_${name} PUBLIC ${ARG_DEPENDS} PRIVATE foretrain_flags)
+  target_include_directories(foretrain_${name} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/foretrain>")
+endfunction()

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/result.h"
+#include "core/spec/cluster.h"
+#include "core/spec/job.h"
+#include "core/spec/layout.h"
+#include "core/spec/model.h"
+#include "core/spec/plan.h"
+#include "core/spec/prediction.h"
+#include "core/spec/presets.h"
+#include "core/spec/semantics.h"
+
+namespace foretrain {
+
+/// Readers. `file` names the source in errors; every error carries file, JSON pointer, value and what would be right.
+/// Where an object stands, a preset's name may stand instead (model, cluster, device).
+[[nodiscard]] Result<ModelSpec> model_from(const Json& json, const std::string& file);
+[[nodiscard]] Result<DeviceSpec> device_from(const Json& json, const std::string& file);
+[[nodiscard]] Result<ClusterSpec> cluster_from(const Json& json, const std::string& file, const DataFolder& data);
+[[nodiscard]] Result<Semantics> semantics_from(const Json& json, const std::string& file);
+[[nodiscard]] Result<Layout> layout_from(const Json& json, const std::string& file);
+[[nodiscard]] Result<JobSpec> job_from(const Json& json, const std::string& file);
+[[nodiscard]] Result<Plan> plan_from(const Json& json, const std::string& file, const DataFolder& data);
+[[nodiscard]] Result<Study> study_from(const Json& json, const std::string& file, const DataFolder& data);
+
+/// Writers: what is read back is equal.
+[[nodiscard]] Json to_json(const ModelSpec& model);
+[[nodiscard]] Json to_json(const DeviceSpec& device);
+[[nodiscard]] Json to_json(const ClusterSpec& cluster);
+[[nodiscard]] Json to_json(const Semantics& semantics);
+[[nodiscard]] Json to_json(const JobSpec& job);
+[[nodiscard]] Json to_json(const Layout& layout);
+[[nodiscard]] Json to_json(const Plan& plan);
+[[nodiscard]] Json to_json(const Study& study);
+/// The document of `foretrain predict`.
+[[nodiscard]] Json to_json(const Prediction& prediction);
+[[nodiscard]] Json to_json(const Rejection& rejection);
+
+/// JSON Schema by name: model, device, cluster, job, layout, semantics, plan, study. Error: unknown name.
+[[nodiscard]] std::vector<std::string> schema_names();
+[[nodiscard]] Result<Json> schema(const std::string& name);
+
+/// Ids of the enums that outside texts show.
+[[nodiscard]] std::string_view id_of(Precision value);
+[[nodiscard]] std::string_view id_of(DType value);
+[[nodiscard]] std::string_view id_of(OptimizerKind value);
+[[nodiscard]] std::string_view id_of(ShardingKind value);
+[[nodiscard]] std::string_view id_of(ContextKind value);
+[[nodiscard]] std::string_view id_of(DispatchKind value);
+[[nodiscard]] std::string_view id_of(RecomputeKind value);
+[[nodiscard]] std::string_view id_of(RecomputeMethod value);
+[[nodiscard]] std::string_view id_of(RecomputeModule value);
+[[nodiscard]] std::string_view id_of(Objective value);
+[[nodiscard]] std::string_view id_of(Evidence value);
+[[nodiscard]] std::string_view id_of(MemoryPart value);
+[[nodiscard]] std::string_view id_of(TimePart value);
+[[nodiscard]] std::string_view id_of(Verdict value);
+[[nodiscard]] std::string_view id_of(Engine value);
+[[nodiscard]] Result<Precision> precision_from(std::string_view text, const std::string& where);
+[[nodiscard]] Result<Objective> objective_from(std::string_view text, const std::string& where);
+[[nodiscard]] Result<Engine> engine_from(std::string_view text, const std::string& where);
+
+} // namespace foretrain

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+
+namespace foretrain {
+
+enum class DType { fp64, fp32, bf16, fp16, fp8, fp4, int64, int8 };
+
+/// Bytes of one element; fp4 is half a byte, so the figure is in bits.
+[[nodiscard]] constexpr int bits_of(DType type) {
+  switch (type) {
+  case DType::fp64:
+  case DType::int64: return 64;
+  case DType::fp32: return 32;
+  case DType::bf16:
+  case DType::fp16: return 16;
+  case DType::fp8:
+  case DType::int8: return 8;
+  case DType::fp4: return 4;
+  }
+  return 0;
+}
+
+enum class Precision {
+  fp64,
+  fp32,
+  bf16,          ///< bf16 weights and activations, fp32 master weights
+  fp16,          ///< fp16 with loss scaling, fp32 master weights
+  fp8_delayed,   ///< per-tensor scales from history
+  fp8_current,   ///< per-tensor scales of this step
+  fp8_blockwise, ///< 1x128 and 128x128 blocks (DeepSeek)
+  mxfp8,         ///< 1x32 blocks with E8M0 scales
+  nvfp4,         ///< 1x16 blocks
+};
+
+enum class OptimizerKind { adamw, lion, sgd, adafactor, muon, adamw_8bit };
+
+struct OptimizerChoice {
+  OptimizerKind kind = OptimizerKind::adamw;
+  DType moments = DType::fp32;       ///< dtype of the moments (adamw, lion, sgd with momentum, muon)
+  bool momentum = true;              ///< sgd only
+  bool operator==(const OptimizerChoice&) const = default;
+};
+
+enum class RoutingKind {
+  balanced,   ///< every expert gets the same number of tokens
+  imbalanced, ///< the busiest expert rank gets `imbalance` times the mean
+};
+
+struct RoutingChoice {
+  RoutingKind kind = RoutingKind::balanced;
+  double imbalance = 1; ///< busiest expert rank / mean, ≥ 1
+  std::optional<double> capacity_factor; ///< drops above capacity and pads below; absent = dropless
+  bool operator==(const RoutingChoice&) const = default;
+};
+
+enum class AttentionKernel { flash, unfused };
+enum class CrossEntropy {
+  fused,    ///< gradient written over the logits
+  vocab_parallel, ///< fp32 copy beside the logits (Megatron unfused)
+  plain,    ///< logits, fp32 cast, log-softmax and gradient all live (eager frameworks)
+};
+
+/// Lengths of packed sequences: attention cost goes with the sum of squares.
+struct LengthBin {
+  int length = 0;
+  double share = 0; ///< of tokens
+  bool operator==(const LengthBin&) const = default;
+};
+
+struct JobSpec {
+  int sequence_length = 0;
+  std::int64_t global_batch = 0; ///< sequences per optimizer step
+  Precision precision = Precision::bf16;
+  DType gradient = DType::fp32;  ///< dtype in which gradients accumulate and are reduced
+  OptimizerChoice optimizer;
+  double dropout = 0;
+  RoutingChoice routing;
+  AttentionKernel attention = AttentionKernel::flash;
+  std::optional<CrossEntropy> cross_entropy; ///< absent: what the semantics do by default
+  bool expandable_segments = false;          ///< allocator setting: less fragmentation
+  std::string semantics = "megatron-core";   ///< id in data/semantics
+  std::vector<LengthBin> packed;             ///< empty: every sequence has the full length
+  bool operator==(const JobSpec&) const = default;
+};
+
+} // namespace foretrain

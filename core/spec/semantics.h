@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/spec/job.h"
+#include "core/spec/layout.h"
+
+namespace foretrain {
+
+/// Family of the implementation that a framework belongs to: decides which tensors a layer saves and how gradients are
+/// bucketed. A framework of a known family is a data file; a new family is code in core/program.
+enum class SemanticsFamily {
+  megatron,  ///< Megatron-Core with TransformerEngine, Megatron-DeepSpeed, NeMo
+  fsdp,      ///< FSDP1/FSDP2: torchtitan, Composer
+  zero,      ///< DeepSpeed ZeRO engines
+  foretrain, ///< our own executor
+};
+
+/// How a framework behaves: what stays in memory, what overlaps, what is padded, which layouts it accepts. Read from
+/// data/semantics/*.json; every value there has its source in `sources`.
+struct Semantics {
+  std::string name;
+  SemanticsFamily family = SemanticsFamily::megatron;
+  std::string version;
+
+  // Parameters and padding
+  int vocab_multiple = 128;        ///< the table is padded to this times tp
+  int vocab_extra = 0;             ///< rows the tokenizer adds before padding
+  DType parameter = DType::bf16;   ///< resident dtype of weights under bf16 training (fsdp keeps fp32 shards)
+  bool full_gradient_buffer = true; ///< gradients stay unsharded with sharded optimizer state (ZeRO-1 in memory)
+  bool master_weights = true;      ///< fp32 copy beside half-precision weights
+
+  // Memory that is easy to miss
+  bool dummy_weight_gradients = false; ///< one cached gradient per distinct weight shape (TransformerEngine)
+  bool head_weight_gradient_copy = false; ///< head backward allocates a weight-sized gradient
+  bool keeps_input_gradient = false;   ///< the previous micro-batch's input gradient stays referenced with pp > 1
+  bool ulysses_keeps_output = false;   ///< the attention output before the all-to-all stays saved
+  Bytes workspace_head{0};             ///< fitted: library workspaces on the stage with the head
+  Bytes workspace{0};                  ///< fitted: library workspaces on other stages
+  Bytes moe_allowance{0};              ///< one-off per rank of MoE models, cause not identified
+  CrossEntropy cross_entropy = CrossEntropy::vocab_parallel;
+  Bytes context{0};                    ///< device context and kernels, outside the allocator
+  Bytes communicator{0};               ///< per active communicator, outside the allocator
+  double fragmentation = 0.04;         ///< (reserved - allocated) / allocated
+  double fragmentation_pp = 0.065;     ///< with pp > 1
+  double fragmentation_moe = 0.06;
+  double fragmentation_long = 0.07;    ///< with cp > 1
+  double fragmentation_expandable = 0.02; ///< with expandable segments
+
+  // Gradient buckets (elements) and gathers
+  std::int64_t bucket_floor = 40'000'000;  ///< bucket = max(floor, per_rank * dp)
+  std::int64_t bucket_per_rank = 1'000'000;
+  bool buckets_only_first_chunk = true; ///< stages > 0 and chunks > 0 reduce one bucket after their backward
+  std::int64_t reduce_bucket = 0;       ///< zero family: elements of the persistent reduce bucket, 0 = none
+  std::int64_t gather_bucket = 0;
+  bool reshard_after_forward = true;    ///< default for sharded parameters without pipeline
+  bool reshard_after_forward_pp = false;
+
+  // Overlap and order
+  bool p2p_blocking_1f1b = true;  ///< non-interleaved schedules do not overlap transfers
+  bool tp_overlap = true;         ///< can pipeline tensor-parallel collectives with GEMMs
+  bool dp_gradient_overlap = true;
+  bool dp_parameter_overlap = true;
+  bool moe_overlap = true;
+  bool dgrad_reduce_overlap = true; ///< tensor-parallel reduce of input gradients beside the weight gradient
+  Seconds host_per_layer{0};        ///< host time to launch one layer forward (kernels cannot go faster than this)
+  Seconds moe_host_sync{0};         ///< device synchronisation of a dropless dispatch
+
+  // What its configuration can express
+  std::vector<std::string> schedules;
+  std::vector<ShardingKind> sharding;
+  std::vector<ContextKind> context_parallel;
+  std::vector<DispatchKind> dispatch;
+  std::vector<RecomputeKind> recompute;
+  std::vector<RecomputeModule> recompute_modules;
+  std::vector<Precision> precisions;
+  bool offload_optimizer = false;
+  bool kv_replication = false;        ///< tp > kv_heads replicates keys and values
+  bool tied_with_pp = true;
+  bool expert_parallel = true;
+  bool expert_tensor_parallel = true;
+  bool etp_defaults_to_tp = false;
+  bool ep_folds_over_tp = true;       ///< false: experts fold over cp * dp only
+  bool ep_needs_sp = false;           ///< ep > 1 with tp > 1 needs sequence parallel
+  bool sequence_parallel_always = false; ///< tp > 1 implies sequence parallel
+  bool pp_with_parameter_sharding = true;
+  bool interleaved_needs_even_layers = true;
+  bool uneven_stages = true;
+
+  std::map<std::string, std::string> sources; ///< key -> where its value comes from
+  bool operator==(const Semantics&) const = default;
+};
+
+} // namespace foretrain
