@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/program/pass.h"
 #include "core/program/ranks.h"
 #include "core/spec/job.h"
 #include "core/spec/layout.h"
@@ -35,15 +36,6 @@ enum class Stream {
   host,         ///< copies to and from host memory
 };
 inline constexpr int kStreams = 9;
-
-enum class Pass {
-  forward,
-  backward,  ///< whole: input and weight gradients
-  input,     ///< I: gradients of inputs alone
-  weight,    ///< W: gradients of weights alone
-  recompute, ///< R: a forward done again inside a backward
-  step,      ///< once per step
-};
 
 enum class OpKind {
   compute,

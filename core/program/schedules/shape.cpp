@@ -1,0 +1,57 @@
+#include "core/program/schedules/shape.h"
+
+#include <fmt/format.h>
+
+namespace foretrain {
+
+std::optional<Rejection> check_shape(const Schedule& schedule, const ScheduleShape& shape) {
+  const auto positive = [](const char* name, int value) -> std::optional<Rejection> {
+    if (value >= 1) return std::nullopt;
+    return Rejection{.rule = "schedule-shape",
+                     .reason = fmt::format("{} is {}, at least 1 is needed", name, value),
+                     .needed = 1,
+                     .available = static_cast<double>(value),
+                     .nearest = {fmt::format("{} 1", name)}};
+  };
+  if (auto rejection = positive("pp", shape.stages)) return rejection;
+  if (auto rejection = positive("chunks", shape.chunks)) return rejection;
+  if (auto rejection = positive("micro-batches", shape.micro_batches)) return rejection;
+  if (!schedule.takes_chunks() && shape.chunks > 1)
+    return Rejection{
+        .rule = "schedule-chunks",
+        .reason = fmt::format("schedule {} runs 1 chunk per stage, the layout has {}", schedule.id(), shape.chunks),
+        .needed = 1,
+        .available = static_cast<double>(shape.chunks),
+        .nearest = {"chunks 1", "schedule interleaved"}};
+  if (!schedule.takes_chunks() && shape.group != 0)
+    return Rejection{.rule = "schedule-group",
+                     .reason = fmt::format("schedule {} has no micro-batch groups, a group of {} is asked for",
+                                           schedule.id(), shape.group),
+                     .needed = 0,
+                     .available = static_cast<double>(shape.group),
+                     .nearest = {"schedule interleaved"}};
+  // In doubles: three ints can overflow 64 bits.
+  const double size = 1.0 * shape.stages * shape.chunks * shape.micro_batches;
+  if (size > static_cast<double>(kScheduleLimit)) {
+    Rejection rejection{.rule = "schedule-size",
+                        .reason =
+                            fmt::format("{} stages x {} chunks x {} micro-batches make {:.0f} forward slots, at most "
+                                        "{} are supported",
+                                        shape.stages, shape.chunks, shape.micro_batches, size, kScheduleLimit),
+                        .needed = size,
+                        .available = static_cast<double>(kScheduleLimit),
+                        .nearest = {}};
+    const double most = static_cast<double>(kScheduleLimit) / (1.0 * shape.stages * shape.chunks);
+    if (most >= 1) rejection.nearest.push_back(fmt::format("micro-batches {}", static_cast<long long>(most)));
+    return rejection;
+  }
+  return std::nullopt;
+}
+
+std::string underfilled(const ScheduleShape& shape, int needed) {
+  if (shape.micro_batches >= needed) return {};
+  return fmt::format("{} micro-batches leave {} stages idle most of the step; {} fill the pipeline",
+                     shape.micro_batches, shape.stages, needed);
+}
+
+} // namespace foretrain
