@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/result.h"
+
 namespace foretrain {
 
 enum class NormKind {
@@ -63,6 +65,7 @@ struct MoeSpec {
 struct SlidingWindow {
   int size = 0;
   int full_every = 0;
+  std::vector<int> full_layers; ///< further layers that see everything, by index
   bool operator==(const SlidingWindow&) const = default;
 };
 
@@ -123,6 +126,7 @@ struct ModelSpec {
   bool mtp_own_embeddings = false;    ///< the checkpoint stores private copies of embedding and head for them
   int maximum_positions = 0;          ///< longest sequence the configuration names; 0 = not stated
   std::vector<std::string> notes;     ///< what a reader left out, for example "vision tower not counted"
+  std::string source;                 ///< where the numbers come from: a published configuration or paper
   bool operator==(const ModelSpec&) const = default;
 };
 
@@ -134,13 +138,21 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
+/// Models above this are refused: 18 bytes of state per parameter still fit int64 with room to add up.
+inline constexpr std::int64_t kMaximumParameters = 10'000'000'000'000'000;
+inline constexpr int kMaximumLayers = 1'000'000;
+
+/// What the widths must satisfy together: positive sizes, kv heads that divide heads, a pattern as long as the model,
+/// experts where a layer is MoE, at most `kMaximumParameters`. `where` stands before the JSON pointer in errors.
+[[nodiscard]] Result<void> check_model(const ModelSpec& model, const std::string& where);
+
 /// One shape per layer, in order, MTP layers excluded.
 [[nodiscard]] std::vector<LayerShape> layer_shapes(const ModelSpec& model);
 
 /// The shape of a multi-token-prediction layer: that of the last layer.
 [[nodiscard]] LayerShape mtp_shape(const ModelSpec& model);
 
-/// Parameters by group. All counts are of the whole model; int64 holds 9.2e18.
+/// Parameters by group. All counts are of the whole model; a count past int64 (9.2e18) stays at its maximum.
 struct ParameterCount {
   std::int64_t total = 0;               ///< every parameter once (a tied table once), MTP excluded
   std::int64_t active = 0;              ///< parameters a token touches: top_k instead of all experts; embeddings counted

@@ -1,0 +1,149 @@
+#include "core/spec/huggingface.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "core/base/text.h"
+#include "core/spec/huggingface/families.h"
+
+namespace foretrain {
+namespace {
+
+using huggingface::Architecture;
+using huggingface::Config;
+
+/// "Llama" of "LlamaForCausalLM".
+std::string class_stem(std::string name) {
+  for (const char* suffix : {"ForCausalLM", "ForConditionalGeneration", "LMHeadModel"}) {
+    const std::string_view end = suffix;
+    if (name.size() > end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0)
+      return name.substr(0, name.size() - end.size());
+  }
+  return name;
+}
+
+/// The first class name, or nothing.
+std::optional<std::string> first_class(const Json& json) {
+  const auto found = json.find("architectures");
+  if (found == json.end() || !found->is_array() || found->empty() || !found->front().is_string()) return std::nullopt;
+  return found->front().get<std::string>();
+}
+
+const Architecture* find_architecture(std::string_view model_type) {
+  for (const Architecture& entry : huggingface::architectures())
+    if (entry.model_type == model_type) return &entry;
+  return nullptr;
+}
+
+tl::unexpected<Error> refuse(const std::string& where, const std::string& model_type, const std::string& stem) {
+  const std::vector<std::string> known = huggingface_architectures();
+  for (const auto& refused : huggingface::refused_architectures())
+    if (refused.model_type == model_type || (!stem.empty() && refused.class_stem == stem))
+      return fail(
+          where,
+          fmt::format("architecture '{}' is not supported: {}", model_type.empty() ? stem : model_type, refused.reason),
+          "one of: " + join(known, ", "));
+  const std::string& word = model_type.empty() ? stem : model_type;
+  return fail(where, fmt::format("architecture '{}' is unknown: its parameters have no formula here", word),
+              hint_for(word, known));
+}
+
+/// By `model_type`, else by the first class name.
+Result<const Architecture*> architecture_of(const Json& json, const std::string& file, const std::string& pointer) {
+  const std::string where = file + ":" + pointer;
+  const auto type = json.find("model_type");
+  if (type != json.end() && !type->is_null()) {
+    if (!type->is_string()) return fail(where + "/model_type", "is not text", "for example \"llama\"");
+    const auto name = type->get<std::string>();
+    if (const Architecture* entry = find_architecture(name)) return entry;
+    return refuse(where + "/model_type", name, {});
+  }
+  const std::optional<std::string> name = first_class(json);
+  if (!name) return fail(where + "/model_type", "key 'model_type' is missing", "for example \"llama\"");
+  const std::string stem = class_stem(*name);
+  for (const Architecture& entry : huggingface::architectures())
+    if (entry.class_stem == stem) return &entry;
+  return refuse(where + "/architectures/0", {}, stem);
+}
+
+struct Nested {
+  const Json* json = nullptr;
+  std::string pointer;
+};
+
+/// The text part of a configuration of several parts.
+Nested text_part(const Json& json) {
+  for (const char* key : {"text_config", "llm_config", "language_config"})
+    if (const auto found = json.find(key); found != json.end() && found->is_object())
+      return {&*found, std::string("/") + key};
+  if (const auto thinker = json.find("thinker_config"); thinker != json.end() && thinker->is_object())
+    if (const auto found = thinker->find("text_config"); found != thinker->end() && found->is_object())
+      return {&*found, "/thinker_config/text_config"};
+  return {};
+}
+
+Result<const Architecture*> text_architecture(const Nested& text, const Architecture& outer, const std::string& file) {
+  const auto type = text.json->find("model_type");
+  if (type == text.json->end() || type->is_null())
+    return outer.text_type.empty() ? &outer : find_architecture(outer.text_type);
+  return architecture_of(*text.json, file, text.pointer);
+}
+
+std::string model_name(const Json& json, std::string_view model_type) {
+  const auto found = json.find("_name_or_path");
+  if (found != json.end() && found->is_string()) {
+    std::string name = std::filesystem::path(found->get<std::string>()).filename().string();
+    if (!name.empty()) return name;
+  }
+  return std::string(model_type);
+}
+
+/// Quantised checkpoints store more tensors than the model has parameters.
+void note_quantization(const Json& json, ModelSpec& model) {
+  const auto found = json.find("quantization_config");
+  if (found == json.end() || !found->is_object()) return;
+  const auto method = found->find("quant_method");
+  const std::string name = method != found->end() && method->is_string() ? method->get<std::string>() : "quantised";
+  model.notes.push_back(fmt::format("stored as {}: scale tensors of the checkpoint are not parameters", name));
+}
+
+} // namespace
+
+bool is_huggingface_config(const Json& json) {
+  if (!json.is_object()) return false;
+  const auto type = json.find("model_type");
+  return (type != json.end() && type->is_string()) || first_class(json).has_value();
+}
+
+std::vector<std::string> huggingface_architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& entry : huggingface::architectures()) names.emplace_back(entry.model_type);
+  return names;
+}
+
+Result<ModelSpec> read_huggingface(const Json& json, const std::string& file) {
+  if (!json.is_object()) return fail(file, "is not a JSON object", "a Hugging Face config.json is expected");
+  FORETRAIN_TRY(const Architecture* outer, architecture_of(json, file, ""));
+  const Architecture* architecture = outer;
+  const Nested text = text_part(json);
+  if (text.json != nullptr) {
+    FORETRAIN_TRY(architecture, text_architecture(text, *outer, file));
+  }
+  Config config(text.json != nullptr ? *text.json : json, file, text.pointer, text.json != nullptr ? &json : nullptr);
+  ModelSpec model;
+  model.name = model_name(json, outer->model_type);
+  architecture->read(config, model);
+  if (config.error()) return tl::unexpected<Error>(*config.error());
+  huggingface::note_towers(json, outer->model_type, model);
+  note_quantization(json, model);
+  const Result<void> checked = check_model(model, file + ":" + text.pointer);
+  if (!checked) return tl::unexpected<Error>(checked.error());
+  return model;
+}
+
+} // namespace foretrain

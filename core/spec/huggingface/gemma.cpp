@@ -1,0 +1,44 @@
+#include "core/spec/huggingface/families.h"
+
+// Class defaults: huggingface/transformers, src/transformers/models/<architecture>/configuration_<architecture>.py.
+namespace foretrain::huggingface {
+namespace {
+
+constexpr Defaults kGemma{.vocab = 256000,
+                          .hidden = 2304,
+                          .ffn = 9216,
+                          .layers = 26,
+                          .heads = 8,
+                          .kv_heads = 4,
+                          .head_dim = 256,
+                          .positions = 8192,
+                          .tied = true,
+                          .null_kv_is_heads = false};
+
+std::optional<int> window_size(Config& config) {
+  const auto size = config.maybe_number({"sliding_window"}, 1);
+  return size ? size : std::optional(4096);
+}
+
+} // namespace
+
+void read_gemma2(Config& config, ModelSpec& model) {
+  read_common(config, model, kGemma);
+  model.norms_per_layer = 4; // before and after both halves
+  model.qkv_bias = model.out_bias = config.flag({"attention_bias"}, false);
+  read_window(config, model, window_size(config), 2);
+}
+
+void read_gemma3(Config& config, ModelSpec& model) {
+  Defaults defaults = kGemma;
+  defaults.vocab = 262208;
+  defaults.positions = 131072;
+  read_common(config, model, defaults);
+  model.norms_per_layer = 4;
+  model.qk_norm = QkNorm::per_head;
+  model.qkv_bias = model.out_bias = config.flag({"attention_bias"}, false);
+  read_window(config, model, window_size(config),
+              config.number({"sliding_window_pattern", "_sliding_window_pattern"}, 6, 1, kMaximumLayers));
+}
+
+} // namespace foretrain::huggingface
