@@ -62,6 +62,15 @@ public:
           p, rest, {fmt::format("micro-batches {}", m - rest), fmt::format("micro-batches {}", m - rest + p)});
     return std::nullopt;
   }
+  /// In groups of p the steps of all stages are in lock-step, so that one batch of sends and receives serves each step.
+  std::optional<Rejection> legal_blocking(const ScheduleShape& shape) const override {
+    const int n = group_size(shape);
+    if (n == shape.stages) return std::nullopt;
+    return reject("interleaved-blocking",
+                  fmt::format("without overlap of p2p transfers the micro-batch group ({}) must equal the stages ({})",
+                              n, shape.stages),
+                  shape.stages, n, {fmt::format("group {}", shape.stages), "overlap p2p"});
+  }
   std::string caution(const ScheduleShape&) const override { return {}; }
 
   std::vector<ScheduleSlot> order(const ScheduleShape& shape, int stage) const override {

@@ -28,8 +28,9 @@ struct ScheduleShape {
   bool operator==(const ScheduleShape&) const = default;
 };
 
-/// Largest stages * chunks * micro_batches that a schedule accepts: beyond it the order alone takes gigabytes.
-inline constexpr long long kScheduleLimit = 1LL << 22;
+/// Largest stages * chunks * micro_batches that a schedule accepts: beyond it the order alone takes hundreds of
+/// megabytes.
+inline constexpr long long kScheduleLimit = 1LL << 20;
 
 /// The order in which each stage runs its slots. Slots of a stage run in this order, each as soon as its inputs are
 /// there:
@@ -50,6 +51,8 @@ public:
   [[nodiscard]] virtual bool overlaps_p2p() const = 0;
   /// Why this shape cannot run; nothing when it can. The functions below may only be called for a legal shape.
   [[nodiscard]] virtual std::optional<Rejection> legal(const ScheduleShape& shape) const = 0;
+  /// Why this legal shape cannot run when compute of both ends waits for each transfer (overlap off): a circular wait.
+  [[nodiscard]] virtual std::optional<Rejection> legal_blocking(const ScheduleShape& /*shape*/) const { return {}; }
   /// A remark on a legal shape that runs badly or only in some frameworks; empty when there is none.
   [[nodiscard]] virtual std::string caution(const ScheduleShape& shape) const = 0;
   [[nodiscard]] virtual std::vector<ScheduleSlot> order(const ScheduleShape& shape, int stage) const = 0;

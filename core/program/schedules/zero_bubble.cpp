@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/program/schedules/all.h"
 #include "core/program/schedules/shape.h"
 
@@ -57,6 +59,18 @@ class ZeroBubbleH2 final : public ZeroBubble {
 public:
   std::string_view id() const override { return "zb-h2"; }
   std::string_view summary() const override { return "zero bubble with twice the memory of 1f1b"; }
+  /// Neighbours' warm-ups differ by two: a stage would wait in a send for a receive that comes after its own next one.
+  std::optional<Rejection> legal_blocking(const ScheduleShape& shape) const override {
+    if (shape.stages == 1) return std::nullopt;
+    return Rejection{.rule = "zb-h2-blocking",
+                     .reason =
+                         fmt::format("zb-h2 on {} stages needs transfers beside compute; without overlap it runs on 1 "
+                                     "stage alone",
+                                     shape.stages),
+                     .needed = 1,
+                     .available = static_cast<double>(shape.stages),
+                     .nearest = {"overlap p2p", "schedule zb-h1"}};
+  }
   std::string caution(const ScheduleShape& shape) const override { return underfilled(shape, 2 * shape.stages - 1); }
 
 protected:

@@ -47,6 +47,17 @@ TEST(ScheduleLegal, InterleavedTakesTenMicroBatchesOnFourStagesInGroupsOfFive) {
   EXPECT_EQ(rejection->nearest, (std::vector<std::string>{"micro-batches 8", "micro-batches 12"}));
 }
 
+TEST(ScheduleLegal, CircularWaitsOfBlockingTransfersAreRefused) {
+  const ScheduleShape grouped{.stages = 4, .chunks = 2, .micro_batches = 12, .group = 6};
+  ASSERT_FALSE(schedule("interleaved").legal(grouped));
+  ASSERT_TRUE(schedule("interleaved").legal_blocking(grouped));
+  EXPECT_EQ(schedule("interleaved").legal_blocking(grouped)->nearest.front(), "group 4");
+  EXPECT_FALSE(schedule("interleaved").legal_blocking({.stages = 4, .chunks = 2, .micro_batches = 12}));
+  EXPECT_TRUE(schedule("zb-h2").legal_blocking({.stages = 2, .micro_batches = 4}));
+  EXPECT_FALSE(schedule("zb-h2").legal_blocking({.stages = 1, .micro_batches = 4}));
+  EXPECT_FALSE(schedule("1f1b").legal_blocking({.stages = 8, .micro_batches = 1}));
+}
+
 // pytorch/torchtitan#775: 1F1B with 1 micro-batch on 8 stages hung while GPipe ran.
 TEST(ScheduleLegal, OneFOneBWithOneMicroBatchIsFlagged) {
   const ScheduleShape shape{.stages = 8, .micro_batches = 1};

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "simulator/slot_order.h"
+
+/// Replay at slot granularity: one step per forward or backward of a micro-batch on a stage. Exact for the given
+/// durations and fast enough for a search over millions of layouts.
+namespace foretrain {
+
+/// Seconds. Tables "per chunk" are indexed stage * chunks + chunk, "per stage" by stage; those marked optional may be
+/// empty, which is all zero.
+struct SlotCosts {
+  std::vector<double> forward;       ///< per chunk
+  std::vector<double> backward;      ///< per chunk; schedules with a whole backward
+  std::vector<double> input;         ///< per chunk; schedules that split it
+  std::vector<double> weight;        ///< per chunk; schedules that split it
+  std::vector<double> first_forward; ///< per chunk, optional: added to the chunk's first F (exposed parameter gather)
+  std::vector<double> last_backward; ///< per chunk, optional: added to its last B, or W when split (exposed reduction)
+  std::vector<double> start;         ///< per stage, optional: when the stage may begin
+  std::vector<double> tail;          ///< per stage, optional: after its last slot
+  std::vector<double> p2p;           ///< per stage: one transfer between stage i and i + 1 (the last: and stage 0),
+                                     ///< either direction; optional
+};
+
+struct SlotResult {
+  double makespan = 0;           ///< the latest end of a stage
+  std::vector<double> stage_end; ///< per stage, tail included
+  std::vector<double> busy;      ///< per stage: its slots and their extras
+  std::vector<double> bubble; ///< per stage: makespan - busy - tail; waiting for transfers and blocked by them included
+};
+
+/// Memory that replays reuse, so that calls after the first allocate nothing. One per thread.
+struct SlotWorkspace {
+  struct Cost {
+    double seconds = 0;
+    double latency = 0;
+    std::size_t stage = 0;
+  };
+  std::vector<Cost> costs;
+  std::vector<double> ends;
+  std::vector<double> clock;
+};
+
+/// Replays `order` with `costs`: each stage runs its slots in order, each as soon as its input has arrived.
+void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, SlotResult& result);
+
+struct SlotTime {
+  double start = 0;
+  double end = 0;
+};
+/// Times of every slot, as SlotOrder::slots. For timelines; the numbers are those of `replay_slots`.
+[[nodiscard]] std::vector<SlotTime> slot_times(const SlotOrder& order, const SlotCosts& costs);
+
+} // namespace foretrain
