@@ -76,15 +76,22 @@ struct Nested {
   std::string pointer;
 };
 
-/// The text part of a configuration of several parts.
-Nested text_part(const Json& json) {
-  for (const char* key : {"text_config", "llm_config", "language_config"})
-    if (const auto found = json.find(key); found != json.end() && found->is_object())
-      return {&*found, std::string("/") + key};
-  if (const auto thinker = json.find("thinker_config"); thinker != json.end() && thinker->is_object())
-    if (const auto found = thinker->find("text_config"); found != thinker->end() && found->is_object())
-      return {&*found, "/thinker_config/text_config"};
-  return {};
+/// The text part of a configuration of several parts; nothing when there is one part.
+Result<Nested> text_part(const Json& json, const std::string& file) {
+  for (const auto& path : {std::array{"text_config", ""}, std::array{"llm_config", ""},
+                           std::array{"language_config", ""}, std::array{"thinker_config", "text_config"}}) {
+    Nested part{&json, {}};
+    for (const char* key : path) {
+      if (part.json == nullptr || std::string_view(key).empty()) continue;
+      const auto found = part.json->find(key);
+      const bool absent = found == part.json->end() || found->is_null();
+      part.pointer += std::string("/") + key;
+      if (!absent && !found->is_object()) return fail(file + ":" + part.pointer, "is not an object");
+      part.json = absent ? nullptr : &*found;
+    }
+    if (part.json != nullptr) return part;
+  }
+  return Nested{};
 }
 
 Result<const Architecture*> text_architecture(const Nested& text, const Architecture& outer, const std::string& file) {
@@ -94,13 +101,11 @@ Result<const Architecture*> text_architecture(const Nested& text, const Architec
   return architecture_of(*text.json, file, text.pointer);
 }
 
-std::string model_name(const Json& json, std::string_view model_type) {
+/// The last part of `_name_or_path`; empty when the file does not say.
+std::string model_name(const Json& json) {
   const auto found = json.find("_name_or_path");
-  if (found != json.end() && found->is_string()) {
-    std::string name = std::filesystem::path(found->get<std::string>()).filename().string();
-    if (!name.empty()) return name;
-  }
-  return std::string(model_type);
+  if (found == json.end() || !found->is_string()) return {};
+  return std::filesystem::path(found->get<std::string>()).filename().string();
 }
 
 /// Quantised checkpoints store more tensors than the model has parameters.
@@ -110,6 +115,20 @@ void note_quantization(const Json& json, ModelSpec& model) {
   const auto method = found->find("quant_method");
   const std::string name = method != found->end() && method->is_string() ? method->get<std::string>() : "quantised";
   model.notes.push_back(fmt::format("stored as {}: scale tensors of the checkpoint are not parameters", name));
+}
+
+/// Keys of the file for keys of ModelSpec: a rule that the model breaks is told in the user's words.
+std::string in_file_keys(std::string where) {
+  constexpr std::array kKeys = {std::pair{"/kv_heads", "/num_key_value_heads"},
+                                std::pair{"/moe/top_k", "/num_experts_per_tok"},
+                                std::pair{"/moe/groups", "/n_group"},
+                                std::pair{"/moe/top_groups", "/topk_group"},
+                                std::pair{"/moe/dense_layers", "/mlp_only_layers"},
+                                std::pair{"/ffn", "/intermediate_size"}};
+  for (const auto& [ours, theirs] : kKeys)
+    if (const auto at = where.rfind(ours); at != std::string::npos)
+      return where.replace(at, std::string_view(ours).size(), theirs);
+  return where;
 }
 
 } // namespace
@@ -130,20 +149,22 @@ Result<ModelSpec> read_huggingface(const Json& json, const std::string& file) {
   if (!json.is_object()) return fail(file, "is not a JSON object", "a Hugging Face config.json is expected");
   FORETRAIN_TRY(const Architecture* outer, architecture_of(json, file, ""));
   const Architecture* architecture = outer;
-  const Nested text = text_part(json);
+  FORETRAIN_TRY(const Nested text, text_part(json, file));
   if (text.json != nullptr) {
     FORETRAIN_TRY(architecture, text_architecture(text, *outer, file));
   }
   Config config(text.json != nullptr ? *text.json : json, file, text.pointer, text.json != nullptr ? &json : nullptr);
   ModelSpec model;
-  model.name = model_name(json, outer->model_type);
+  model.name = model_name(json);
   architecture->read(config, model);
   if (config.error()) return tl::unexpected<Error>(*config.error());
   huggingface::note_towers(json, outer->model_type, model);
   note_quantization(json, model);
-  const Result<void> checked = check_model(model, file + ":" + text.pointer);
-  if (!checked) return tl::unexpected<Error>(checked.error());
-  return model;
+  Result<void> checked = check_model(model, file + ":" + text.pointer);
+  if (checked) return model;
+  Error error = std::move(checked).error();
+  error.where = in_file_keys(std::move(error.where));
+  return tl::unexpected<Error>(std::move(error));
 }
 
 } // namespace foretrain

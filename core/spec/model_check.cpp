@@ -24,12 +24,18 @@ Result<void> in_range(const std::string& where, std::initializer_list<Named> val
   return {};
 }
 
-Result<void> check_attention(const ModelSpec& model, const std::string& where) {
-  const Result<void> ranges = in_range(where, {{"heads", model.heads, 1, kWidest},
-                                               {"kv_heads", model.kv_heads, 1, kWidest},
-                                               {"head_dim", model.head_dim, 1, kWidest}});
+bool has_attention(const std::vector<LayerShape>& shapes) {
+  return std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) {
+    return shape.mixer == Mixer::attention || shape.mixer == Mixer::latent || shape.mixer == Mixer::lightning;
+  });
+}
+
+Result<void> check_attention(const ModelSpec& model, int least, const std::string& where) {
+  const Result<void> ranges = in_range(where, {{"heads", model.heads, least, kWidest},
+                                               {"kv_heads", model.kv_heads, least, kWidest},
+                                               {"head_dim", model.head_dim, least, kWidest}});
   if (!ranges) return ranges;
-  if (model.heads % model.kv_heads != 0)
+  if (model.kv_heads > 0 && model.heads % model.kv_heads != 0)
     return fail(where + "/kv_heads", fmt::format("{} does not divide heads = {}", model.kv_heads, model.heads),
                 "each key/value head serves the same number of query heads");
   return {};
@@ -139,7 +145,6 @@ Result<void> check_model(const ModelSpec& model, const std::string& where) {
                                                {"mtp_layers", model.mtp_layers, 0, 1000},
                                                {"maximum_positions", model.maximum_positions, 0, 2'000'000'000}});
   if (!ranges) return ranges;
-  if (const auto checked = check_attention(model, where); !checked) return checked;
   if (model.latent)
     if (const auto checked = check_latent(*model.latent, where + "/latent"); !checked) return checked;
   if (model.moe)
@@ -150,13 +155,15 @@ Result<void> check_model(const ModelSpec& model, const std::string& where) {
   if (const auto checked = check_pattern(model, where); !checked) return checked;
 
   const std::vector<LayerShape> shapes = layer_shapes(model);
+  if (const auto checked = check_attention(model, has_attention(shapes) ? 1 : 0, where); !checked) return checked;
   const bool dense = std::any_of(shapes.begin(), shapes.end(),
                                  [](const LayerShape& shape) { return shape.feed_forward == FeedForward::dense; });
   if (dense && model.ffn == 0)
     return fail(where + "/ffn", "0, but a layer has a dense feed-forward", "the width of the dense feed-forward");
   const ParameterCount count = count_parameters(model);
   if (count.total > kMaximumParameters || count.mtp > kMaximumParameters)
-    return fail(where, fmt::format("{:.3g} parameters are more than can be counted", static_cast<double>(count.total)),
+    return fail(where.substr(0, where.find_last_not_of(':') + 1),
+                fmt::format("{:.3g} parameters are more than can be counted", static_cast<double>(count.total)),
                 fmt::format("at most {:.0e}", static_cast<double>(kMaximumParameters)));
   return {};
 }
