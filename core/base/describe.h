@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -56,7 +57,8 @@ template <class Owner, class T> constexpr Member<Owner, T> optional(const char* 
 }
 
 /// Specialise with `static constexpr const char* name`, `static constexpr const char* doc` and
-/// `static constexpr auto members = std::tuple{…}`. Optional: `static Result<void> check(const T&, const Where&)`.
+/// `static constexpr auto members = std::tuple{…}`. Optional: `static Result<void> check(const T&, const Where&)`, and for
+/// a choice whose `kind` is text `static std::vector<std::string> kinds()`: the ids it may have.
 template <class T> struct Described;
 
 /// Specialise with `static constexpr std::array names = {std::pair{E::a, "a"}, …}` for each enum that is read.
@@ -102,12 +104,17 @@ template <class T> struct IsVector<std::vector<T>> : std::true_type {};
 template <class T> struct IsMap : std::false_type {};
 template <class T> struct IsMap<std::map<std::string, T>> : std::true_type {};
 
+template <class T> struct IsArray : std::false_type {};
+template <class T, std::size_t N> struct IsArray<std::array<T, N>> : std::true_type {};
+
 template <class T>
 concept HasDescription = requires { Described<T>::members; };
 template <class T>
 concept HasCheck = requires(const T& value, const Where& where) { Described<T>::check(value, where); };
 template <class T>
 concept HasKind = requires(const T& value) { value.kind; };
+template <class T>
+concept HasKindList = requires { Described<T>::kinds(); };
 
 [[nodiscard]] bool listed(const char* kinds, std::string_view kind);
 [[nodiscard]] Result<double> read_number(const Json& json, const Where& where, Bounds bounds);
@@ -184,6 +191,15 @@ template <class T> [[nodiscard]] Result<T> read_struct(const Json& json, const W
     if constexpr (detail::HasKind<T>) {
       if (std::string_view(member.key) == "kind") kind = write_value(value.*(member.pointer)).template get<std::string>();
     }
+    if constexpr (detail::HasKindList<T>) {
+      if (std::string_view(member.key) == "kind") {
+        const std::vector<std::string> kinds = Described<T>::kinds();
+        bool found_kind = false;
+        for (const std::string& name : kinds) found_kind = found_kind || name == kind;
+        if (!found_kind)
+          error = Error{Error::Kind::input, fmt::format("'{}' is unknown", kind), where.at("kind").text(), hint_for(kind, kinds)};
+      }
+    }
   };
   // `kind` is first in every choice, so that the keys after it can be judged.
   if constexpr (detail::HasKind<T>) kind = write_value(value.kind).template get<std::string>();
@@ -210,6 +226,14 @@ template <class T> Result<T> read_value(const Json& json, const Where& where, Bo
       list.push_back(std::move(element));
     }
     return list;
+  } else if constexpr (detail::IsArray<T>::value) {
+    T array{};
+    if (!json.is_array() || json.size() != array.size())
+      return fail(where.text(), fmt::format("{} is not a list of {}", detail::show(json), array.size()));
+    for (std::size_t i = 0; i < array.size(); ++i) {
+      FORETRAIN_TRY(array[i], read_value<typename T::value_type>(json[i], where.at(std::to_string(i)), bounds));
+    }
+    return array;
   } else if constexpr (detail::IsMap<T>::value) {
     if (!json.is_object()) return fail(where.text(), detail::show(json) + " is not an object");
     T map;
@@ -268,7 +292,7 @@ template <class T> [[nodiscard]] Json write_struct(const T& value) {
 template <class T> Json write_value(const T& value) {
   if constexpr (detail::IsOptional<T>::value) {
     return value ? write_value(*value) : Json(nullptr);
-  } else if constexpr (detail::IsVector<T>::value) {
+  } else if constexpr (detail::IsVector<T>::value || detail::IsArray<T>::value) {
     Json list = Json::array();
     for (const auto& element : value) list.push_back(write_value(static_cast<typename T::value_type>(element)));
     return list;
@@ -299,6 +323,9 @@ template <class T> Json schema_of(Bounds bounds) {
     return schema_of<typename T::value_type>(bounds);
   } else if constexpr (detail::IsVector<T>::value) {
     return Json{{"type", "array"}, {"items", schema_of<typename T::value_type>(bounds)}};
+  } else if constexpr (detail::IsArray<T>::value) {
+    return Json{{"type", "array"}, {"items", schema_of<typename T::value_type>(bounds)},
+                {"minItems", std::tuple_size_v<T>}, {"maxItems", std::tuple_size_v<T>}};
   } else if constexpr (detail::IsMap<T>::value) {
     return Json{{"type", "object"}, {"additionalProperties", schema_of<typename T::mapped_type>(bounds)}};
   } else if constexpr (std::is_same_v<T, bool>) {
@@ -329,6 +356,8 @@ template <class T> Json schema_of(Bounds bounds) {
       std::string doc = member.doc;
       if (member.kinds) doc += std::string(" Only for kind: ") + member.kinds + ".";
       schema["description"] = doc;
+      if constexpr (!detail::IsOptional<Field>::value && !detail::HasDescription<Field>)
+        if (!member.is_required) schema["default"] = write_value(T{}.*(member.pointer));
       properties[member.key] = std::move(schema);
       if (member.is_required) needed.push_back(member.key);
     };
@@ -336,7 +365,13 @@ template <class T> Json schema_of(Bounds bounds) {
     Json schema{{"title", Described<T>::name}, {"description", Described<T>::doc}, {"type", "object"},
                 {"properties", properties}, {"additionalProperties", false}};
     if (!needed.empty()) schema["required"] = needed;
-    if constexpr (detail::HasKind<T>) return Json{{"anyOf", {Json{{"type", "string"}}, schema}}};
+    if constexpr (detail::HasKindList<T>) schema["properties"]["kind"]["enum"] = Described<T>::kinds();
+    if constexpr (detail::HasKind<T>) {
+      // The kind alone may stand for the object.
+      Json alone{{"type", "string"}};
+      if (schema["properties"]["kind"].contains("enum")) alone["enum"] = schema["properties"]["kind"]["enum"];
+      return Json{{"anyOf", Json::array({alone, schema})}};
+    }
     return schema;
   }
 }

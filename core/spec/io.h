@@ -17,7 +17,8 @@
 namespace foretrain {
 
 /// Readers. `file` names the source in errors; every error carries file, JSON pointer, value and what would be right.
-/// Where an object stands, a preset's name may stand instead (model, cluster, device).
+/// Where an object stands, a preset's name may stand instead (model, cluster, device), or a file beside the one that is
+/// read (model, cluster). A cluster may also be {"preset": NAME, "devices": N}.
 [[nodiscard]] Result<ModelSpec> model_from(const Json& json, const std::string& file);
 [[nodiscard]] Result<DeviceSpec> device_from(const Json& json, const std::string& file);
 [[nodiscard]] Result<ClusterSpec> cluster_from(const Json& json, const std::string& file, const DataFolder& data);
@@ -43,6 +44,8 @@ namespace foretrain {
 /// JSON Schema by name: model, device, cluster, job, layout, semantics, plan, study. Error: unknown name.
 [[nodiscard]] std::vector<std::string> schema_names();
 [[nodiscard]] Result<Json> schema(const std::string& name);
+/// docs/file-formats.md: every key of every file, from the same descriptions.
+[[nodiscard]] std::string reference_page();
 
 /// Ids of the enums that outside texts show.
 [[nodiscard]] std::string_view id_of(Precision value);

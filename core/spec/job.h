@@ -84,6 +84,7 @@ struct JobSpec {
   AttentionKernel attention = AttentionKernel::flash;
   std::optional<CrossEntropy> cross_entropy; ///< absent: what the semantics do by default
   bool expandable_segments = false;          ///< allocator setting: less fragmentation
+  std::optional<int> vocab_extra;            ///< rows the tokenizer adds before padding; absent: the semantics' figure
   std::string semantics = "megatron-core";   ///< id in data/semantics
   std::vector<LengthBin> packed;             ///< empty: every sequence has the full length
   bool operator==(const JobSpec&) const = default;

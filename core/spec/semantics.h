@@ -28,41 +28,41 @@ struct Semantics {
   std::string version;
 
   // Parameters and padding
-  int vocab_multiple = 128;        ///< the table is padded to this times tp
-  int vocab_extra = 0;             ///< rows the tokenizer adds before padding
-  DType parameter = DType::bf16;   ///< resident dtype of weights under bf16 training (fsdp keeps fp32 shards)
+  int vocab_multiple = 128;         ///< the table is padded to this times tp
+  int vocab_extra = 0;              ///< rows the tokenizer adds before padding
+  DType parameter = DType::bf16;    ///< resident dtype of weights under bf16 training (fsdp keeps fp32 shards)
   bool full_gradient_buffer = true; ///< gradients stay unsharded with sharded optimizer state (ZeRO-1 in memory)
-  bool master_weights = true;      ///< fp32 copy beside half-precision weights
+  bool master_weights = true;       ///< fp32 copy beside half-precision weights
 
   // Memory that is easy to miss
-  bool dummy_weight_gradients = false; ///< one cached gradient per distinct weight shape (TransformerEngine)
+  bool dummy_weight_gradients = false;    ///< one cached gradient per distinct weight shape (TransformerEngine)
   bool head_weight_gradient_copy = false; ///< head backward allocates a weight-sized gradient
-  bool keeps_input_gradient = false;   ///< the previous micro-batch's input gradient stays referenced with pp > 1
-  bool ulysses_keeps_output = false;   ///< the attention output before the all-to-all stays saved
-  Bytes workspace_head{0};             ///< fitted: library workspaces on the stage with the head
-  Bytes workspace{0};                  ///< fitted: library workspaces on other stages
-  Bytes moe_allowance{0};              ///< one-off per rank of MoE models, cause not identified
+  bool keeps_input_gradient = false;      ///< the previous micro-batch's input gradient stays referenced with pp > 1
+  bool ulysses_keeps_output = false;      ///< the attention output before the all-to-all stays saved
+  Bytes workspace_head{0};                ///< fitted: library workspaces on the stage with the head
+  Bytes workspace{0};                     ///< fitted: library workspaces on other stages
+  Bytes moe_allowance{0};                 ///< one-off per rank of MoE models, cause not identified
   CrossEntropy cross_entropy = CrossEntropy::vocab_parallel;
-  Bytes context{0};                    ///< device context and kernels, outside the allocator
-  Bytes communicator{0};               ///< per active communicator, outside the allocator
-  double fragmentation = 0.04;         ///< (reserved - allocated) / allocated
-  double fragmentation_pp = 0.065;     ///< with pp > 1
+  Bytes context{0};                ///< device context and kernels, outside the allocator
+  Bytes communicator{0};           ///< per active communicator, outside the allocator
+  double fragmentation = 0.04;     ///< (reserved - allocated) / allocated
+  double fragmentation_pp = 0.065; ///< with pp > 1
   double fragmentation_moe = 0.06;
-  double fragmentation_long = 0.07;    ///< with cp > 1
+  double fragmentation_long = 0.07;       ///< with cp > 1
   double fragmentation_expandable = 0.02; ///< with expandable segments
 
   // Gradient buckets (elements) and gathers
-  std::int64_t bucket_floor = 40'000'000;  ///< bucket = max(floor, per_rank * dp)
+  std::int64_t bucket_floor = 40'000'000; ///< bucket = max(floor, per_rank * dp)
   std::int64_t bucket_per_rank = 1'000'000;
   bool buckets_only_first_chunk = true; ///< stages > 0 and chunks > 0 reduce one bucket after their backward
   std::int64_t reduce_bucket = 0;       ///< zero family: elements of the persistent reduce bucket, 0 = none
   std::int64_t gather_bucket = 0;
-  bool reshard_after_forward = true;    ///< default for sharded parameters without pipeline
+  bool reshard_after_forward = true; ///< default for sharded parameters without pipeline
   bool reshard_after_forward_pp = false;
 
   // Overlap and order
-  bool p2p_blocking_1f1b = true;  ///< non-interleaved schedules do not overlap transfers
-  bool tp_overlap = true;         ///< can pipeline tensor-parallel collectives with GEMMs
+  bool p2p_blocking_1f1b = true; ///< non-interleaved schedules do not overlap transfers
+  bool tp_overlap = true;        ///< can pipeline tensor-parallel collectives with GEMMs
   bool dp_gradient_overlap = true;
   bool dp_parameter_overlap = true;
   bool moe_overlap = true;
@@ -71,22 +71,24 @@ struct Semantics {
   Seconds moe_host_sync{0};         ///< device synchronisation of a dropless dispatch
 
   // What its configuration can express
-  std::vector<std::string> schedules;
+  std::vector<std::string> schedules; ///< empty: no pipeline
   std::vector<ShardingKind> sharding;
-  std::vector<ContextKind> context_parallel;
-  std::vector<DispatchKind> dispatch;
+  std::vector<ContextKind> context_parallel; ///< empty: cp = 1
+  std::vector<DispatchKind> dispatch;        ///< empty: ep = 1
   std::vector<RecomputeKind> recompute;
   std::vector<RecomputeModule> recompute_modules;
   std::vector<Precision> precisions;
   bool offload_optimizer = false;
-  bool kv_replication = false;        ///< tp > kv_heads replicates keys and values
+  bool kv_replication = false; ///< tp > kv_heads replicates keys and values
   bool tied_with_pp = true;
+  bool sequence_parallel = true; ///< norms and residuals may be split over tp
   bool expert_parallel = true;
   bool expert_tensor_parallel = true;
   bool etp_defaults_to_tp = false;
-  bool ep_folds_over_tp = true;       ///< false: experts fold over cp * dp only
-  bool ep_needs_sp = false;           ///< ep > 1 with tp > 1 needs sequence parallel
+  bool ep_folds_over_tp = true;          ///< false: experts fold over cp * dp only
+  bool ep_needs_sp = false;              ///< ep > 1 with tp > 1 needs sequence parallel
   bool sequence_parallel_always = false; ///< tp > 1 implies sequence parallel
+  bool pp_with_gradient_sharding = true;
   bool pp_with_parameter_sharding = true;
   bool interleaved_needs_even_layers = true;
   bool uneven_stages = true;

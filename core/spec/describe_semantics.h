@@ -1,0 +1,117 @@
+#pragma once
+
+#include <algorithm>
+
+#include "core/base/describe.h"
+#include "core/spec/describe_job.h"
+#include "core/spec/describe_layout.h"
+#include "core/spec/semantics.h"
+
+/// How semantics are read and written. Included by files that do so, never by headers.
+namespace foretrain {
+
+template <> struct EnumNames<SemanticsFamily> {
+  static constexpr std::array names = {
+      std::pair{SemanticsFamily::megatron, "megatron"}, std::pair{SemanticsFamily::fsdp, "fsdp"},
+      std::pair{SemanticsFamily::zero, "zero"}, std::pair{SemanticsFamily::foretrain, "foretrain"}};
+};
+
+namespace detail {
+constexpr auto bytes(const char* key, Bytes Semantics::*pointer, const char* doc) {
+  return optional(key, pointer, doc).between(0, 1e15);
+}
+constexpr auto share(const char* key, double Semantics::*pointer, const char* doc) {
+  return optional(key, pointer, doc).between(0, 10);
+}
+constexpr auto elements(const char* key, std::int64_t Semantics::*pointer, const char* doc) {
+  return optional(key, pointer, doc).between(0, 1e15);
+}
+} // namespace detail
+
+template <> struct Described<Semantics> {
+  using T = Semantics;
+  static constexpr const char* name = "semantics";
+  static constexpr const char* doc = "How a training framework behaves; every value has its source in `sources`.";
+  static constexpr auto members = std::tuple{
+      required("name", &T::name, "Name, lower case with dashes."),
+      required("family", &T::family, "Family of implementations: decides what a layer saves and how buckets go."),
+      optional("version", &T::version, "Version that the values describe."),
+      optional("vocab_multiple", &T::vocab_multiple, "The table is padded to this times tp.").between(1, 1e6),
+      optional("vocab_extra", &T::vocab_extra, "Rows the tokenizer adds before padding.").between(0, 1e6),
+      optional("parameter", &T::parameter, "Resident type of weights under half-precision training."),
+      optional("full_gradient_buffer", &T::full_gradient_buffer, "Gradients stay whole with sharded optimizer state."),
+      optional("master_weights", &T::master_weights, "An fp32 copy beside half-precision weights."),
+      optional("dummy_weight_gradients", &T::dummy_weight_gradients, "One cached gradient per distinct weight shape."),
+      optional("head_weight_gradient_copy", &T::head_weight_gradient_copy,
+               "The head's backward allocates a weight-sized gradient."),
+      optional("keeps_input_gradient", &T::keeps_input_gradient,
+               "The previous micro-batch's input gradient stays with pp > 1."),
+      optional("ulysses_keeps_output", &T::ulysses_keeps_output,
+               "The attention output before the all-to-all stays saved."),
+      detail::bytes("workspace_head", &T::workspace_head, "Library workspaces on the stage with the head."),
+      detail::bytes("workspace", &T::workspace, "Library workspaces on other stages."),
+      detail::bytes("moe_allowance", &T::moe_allowance, "One-off per rank of MoE models."),
+      optional("cross_entropy", &T::cross_entropy, "Loss kernel where the job names none."),
+      detail::bytes("context", &T::context, "Device context and kernels, outside the allocator."),
+      detail::bytes("communicator", &T::communicator, "Per active communicator, outside the allocator."),
+      detail::share("fragmentation", &T::fragmentation, "(reserved - allocated) / allocated."),
+      detail::share("fragmentation_pp", &T::fragmentation_pp, "The same with pp > 1."),
+      detail::share("fragmentation_moe", &T::fragmentation_moe, "The same for MoE models."),
+      detail::share("fragmentation_long", &T::fragmentation_long, "The same with cp > 1."),
+      detail::share("fragmentation_expandable", &T::fragmentation_expandable, "The same with expandable segments."),
+      detail::elements("bucket_floor", &T::bucket_floor, "Elements of a gradient bucket, at least."),
+      detail::elements("bucket_per_rank", &T::bucket_per_rank, "Elements of a gradient bucket per data-parallel rank."),
+      optional("buckets_only_first_chunk", &T::buckets_only_first_chunk,
+               "Stages and chunks after the first reduce one bucket after their backward."),
+      detail::elements("reduce_bucket", &T::reduce_bucket, "Elements of the persistent reduce bucket; 0 = none."),
+      detail::elements("gather_bucket", &T::gather_bucket, "Elements of the persistent gather bucket; 0 = none."),
+      optional("reshard_after_forward", &T::reshard_after_forward, "Default for sharded parameters without pipeline."),
+      optional("reshard_after_forward_pp", &T::reshard_after_forward_pp, "The same with a pipeline."),
+      optional("p2p_blocking_1f1b", &T::p2p_blocking_1f1b, "Schedules without chunks do not overlap transfers."),
+      optional("tp_overlap", &T::tp_overlap, "Can pipeline tensor-parallel collectives with matrix products."),
+      optional("dp_gradient_overlap", &T::dp_gradient_overlap, "Can overlap the gradient reduction."),
+      optional("dp_parameter_overlap", &T::dp_parameter_overlap, "Can overlap the parameter gather."),
+      optional("moe_overlap", &T::moe_overlap, "Can overlap expert all-to-all with another micro-batch."),
+      optional("dgrad_reduce_overlap", &T::dgrad_reduce_overlap, "Reduces input gradients beside the weight gradient."),
+      optional("host_per_layer", &T::host_per_layer, "Host time to launch a layer's forward.").between(0, 1),
+      optional("moe_host_sync", &T::moe_host_sync, "Device synchronisation of a dropless dispatch.").between(0, 1),
+      optional("schedules", &T::schedules, "Pipeline schedules it has; empty = no pipeline."),
+      optional("sharding", &T::sharding, "Sharding it has."),
+      optional("context_parallel", &T::context_parallel, "Context parallelism it has; empty = none."),
+      optional("dispatch", &T::dispatch, "Expert dispatch it has; empty = none."),
+      optional("recompute", &T::recompute, "Recomputation it has."),
+      optional("recompute_modules", &T::recompute_modules, "Modules of selective recomputation."),
+      optional("precisions", &T::precisions, "Precisions it has."),
+      optional("offload_optimizer", &T::offload_optimizer, "Optimizer state may live on the host."),
+      optional("kv_replication", &T::kv_replication, "tp > kv_heads replicates keys and values."),
+      optional("tied_with_pp", &T::tied_with_pp, "Tied tables may be split over a pipeline."),
+      optional("sequence_parallel", &T::sequence_parallel, "Norms and residuals may be split over tp."),
+      optional("expert_parallel", &T::expert_parallel, "Has expert parallelism."),
+      optional("expert_tensor_parallel", &T::expert_tensor_parallel, "Experts may have their own tensor parallelism."),
+      optional("etp_defaults_to_tp", &T::etp_defaults_to_tp, "etp is tp where it is not given."),
+      optional("ep_folds_over_tp", &T::ep_folds_over_tp, "Experts fold over tp * cp * dp; else over cp * dp."),
+      optional("ep_needs_sp", &T::ep_needs_sp, "ep > 1 with tp > 1 needs sequence parallelism."),
+      optional("sequence_parallel_always", &T::sequence_parallel_always, "tp > 1 implies sequence parallelism."),
+      optional("pp_with_gradient_sharding", &T::pp_with_gradient_sharding, "A pipeline with sharded gradients."),
+      optional("pp_with_parameter_sharding", &T::pp_with_parameter_sharding, "A pipeline with sharded parameters."),
+      optional("interleaved_needs_even_layers", &T::interleaved_needs_even_layers,
+               "Interleaving needs layers that divide evenly."),
+      optional("uneven_stages", &T::uneven_stages, "Stages may have different numbers of layers."),
+      optional("sources", &T::sources, "Key -> where its value comes from.")};
+  static Result<void> check(const T& semantics, const Where& where) {
+    const std::vector<std::string> kinds = Described<ScheduleChoice>::kinds();
+    for (std::size_t i = 0; i < semantics.schedules.size(); ++i)
+      if (std::find(kinds.begin(), kinds.end(), semantics.schedules[i]) == kinds.end())
+        return fail(where.at("schedules").at(std::to_string(i)).text(),
+                    fmt::format("'{}' is unknown", semantics.schedules[i]), hint_for(semantics.schedules[i], kinds));
+    std::vector<std::string> keys;
+    std::apply([&](const auto&... member) { (keys.emplace_back(member.key), ...); }, members);
+    for (const auto& [key, text] : semantics.sources)
+      if (std::find(keys.begin(), keys.end(), key) == keys.end())
+        return fail(where.at("sources").at(key).text(), fmt::format("'{}' is no key of semantics", key),
+                    hint_for(key, keys));
+    return {};
+  }
+};
+
+} // namespace foretrain
