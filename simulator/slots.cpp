@@ -14,7 +14,7 @@ double at(const std::vector<double>& optional, std::size_t index) {
 double duration(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs) {
   const std::size_t stages = static_cast<std::size_t>(shape.stages);
   const std::size_t chunk = kind.stage * static_cast<std::size_t>(shape.chunks) + kind.chunk;
-  const std::size_t previous = (kind.stage + stages - 1) % stages;
+  const std::size_t previous = kind.stage == 0 ? stages - 1 : kind.stage - 1;
   switch (kind.source) {
   case StepSource::forward:
     return costs.forward[chunk];
