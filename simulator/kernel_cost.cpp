@@ -1,0 +1,164 @@
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/check.h"
+#include "simulator/cost.h"
+
+namespace foretrain {
+namespace {
+
+/// Tiles that the libraries choose from on tensor-core devices (rows, columns).
+constexpr std::array<std::array<std::int64_t, 2>, 3> kTiles = {{{128, 256}, {256, 128}, {128, 128}}};
+constexpr std::int64_t kQueryBlock = 128;
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Useful share of all tile slots in all waves, best tile: m·n / (tile · waves · processors).
+double occupancy(const Kernel& kernel, int processors) {
+  double best = 0;
+  const double useful =
+      static_cast<double>(kernel.m) * static_cast<double>(kernel.n) * static_cast<double>(kernel.batch);
+  for (const auto& tile : kTiles) {
+    const std::int64_t tiles = divide_up(kernel.m, tile[0]) * divide_up(kernel.n, tile[1]) * kernel.batch;
+    const std::int64_t waves = divide_up(tiles, processors);
+    const double slots = static_cast<double>(tile[0] * tile[1]) * static_cast<double>(waves * processors);
+    best = std::max(best, useful / slots);
+  }
+  return best;
+}
+
+double flop_of(const Kernel& kernel) {
+  if (kernel.flop > 0) return kernel.flop;
+  return 2.0 * static_cast<double>(kernel.m) * static_cast<double>(kernel.n) * static_cast<double>(kernel.k) *
+         static_cast<double>(kernel.batch);
+}
+
+double role_factor(const GemmModel& gemm, GemmRole role) {
+  switch (role) {
+  case GemmRole::forward:
+    return 1;
+  case GemmRole::input_gradient:
+    return gemm.input_gradient;
+  case GemmRole::weight_gradient:
+    return gemm.weight_gradient;
+  }
+  return 1;
+}
+
+/// Attention runs in 16 bits also under fp8 recipes.
+DType attention_dtype(DType type) {
+  switch (type) {
+  case DType::fp8:
+  case DType::fp4:
+  case DType::int8:
+  case DType::int64:
+    return DType::bf16;
+  case DType::fp64:
+  case DType::fp32:
+  case DType::bf16:
+  case DType::fp16:
+    return type;
+  }
+  return type;
+}
+
+double attention_efficiency(const AttentionModel& model, std::int64_t head_dim, bool forward) {
+  const auto value = [forward](const AttentionPoint& point) { return forward ? point.forward : point.backward; };
+  const std::vector<AttentionPoint>& points = model.heads;
+  const auto width = static_cast<double>(head_dim);
+  if (width <= points.front().head_dim) return value(points.front());
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    if (width > points[i].head_dim) continue;
+    const double share = (width - points[i - 1].head_dim) / (points[i].head_dim - points[i - 1].head_dim);
+    return value(points[i - 1]) + (value(points[i]) - value(points[i - 1])) * share;
+  }
+  return value(points.back());
+}
+
+} // namespace
+
+double CostModel::gemm_efficiency(DType dtype) const {
+  const GemmModel& gemm = calibration_.gemm;
+  switch (dtype) {
+  case DType::fp8:
+    return gemm.fp8.value_or(gemm.efficiency);
+  case DType::fp4:
+    return gemm.fp4.value_or(gemm.fp8.value_or(gemm.efficiency));
+  case DType::fp64:
+  case DType::fp32:
+  case DType::bf16:
+  case DType::fp16:
+  case DType::int64:
+  case DType::int8:
+    return gemm.efficiency;
+  }
+  return gemm.efficiency;
+}
+
+double CostModel::grouped_half(GemmRole role) const {
+  switch (role) {
+  case GemmRole::forward:
+    return calibration_.grouped.forward;
+  case GemmRole::input_gradient:
+    return calibration_.grouped.input_gradient;
+  case GemmRole::weight_gradient:
+    return calibration_.grouped.weight_gradient;
+  }
+  return 0;
+}
+
+double CostModel::gemm_seconds(const Kernel& kernel) const {
+  const double flop = flop_of(kernel);
+  if (!(flop > 0)) return 0;
+  const double peak = peak_[static_cast<std::size_t>(kernel.dtype)];
+  FORETRAIN_CHECK(peak > 0, "products run in a dtype that CostNeeds::precision asked for");
+  const GemmModel& gemm = calibration_.gemm;
+  double efficiency = gemm_efficiency(kernel.dtype) * role_factor(gemm, kernel.role);
+  if (kernel.kind == KernelKind::grouped_gemm) {
+    const auto tokens = static_cast<double>(kernel.role == GemmRole::weight_gradient ? kernel.k : kernel.m);
+    const double half = grouped_half(kernel.role);
+    if (tokens > 0) efficiency *= tokens / (tokens + half);
+  } else {
+    const auto k = static_cast<double>(kernel.k);
+    efficiency *= k / (k + gemm.half_k) * std::pow(occupancy(kernel, gemm.multiprocessors), gemm.tail);
+  }
+  return gemm.overhead.value + std::max(flop / (peak * efficiency), kernel.bytes / memory_bandwidth_);
+}
+
+double CostModel::attention_seconds(const Kernel& kernel) const {
+  if (!(kernel.flop > 0)) return 0;
+  const AttentionModel& model = calibration_.attention;
+  const double peak = peak_[static_cast<std::size_t>(attention_dtype(kernel.dtype))];
+  FORETRAIN_CHECK(peak > 0, "attention runs in a dtype that the device has");
+  const bool forward = kernel.kind == KernelKind::attention_forward;
+  // Mean keys that a query meets, from the executed work: 2 FLOP per multiply-add, backward 2.5 times forward.
+  const double pairs = kernel.flop / (forward ? 1.0 : 2.5) /
+                       (2.0 * static_cast<double>(kernel.batch) * std::max(1, kernel.heads) *
+                        static_cast<double>(kernel.m) * static_cast<double>(kernel.k + kernel.v_dim));
+  const double sequence = std::max(1.0, 2 * pairs);
+  const double blocks =
+      static_cast<double>(kernel.batch * divide_up(kernel.m, kQueryBlock)) * std::max(1, kernel.heads);
+  const double efficiency = attention_efficiency(model, kernel.k, forward);
+  const double ramp = (1 + model.half_sequence / sequence) * (1 + model.half_blocks / std::max(1.0, blocks));
+  return model.overhead.value + std::max(kernel.flop * ramp / (peak * efficiency), kernel.bytes / memory_bandwidth_);
+}
+
+Cost CostModel::kernel(const Kernel& kernel) const {
+  const double launch = calibration_.memory.launch.value;
+  switch (kernel.kind) {
+  case KernelKind::gemm:
+    return {launch + gemm_seconds(kernel), calibration_.gemm.evidence};
+  case KernelKind::grouped_gemm:
+    return {launch + gemm_seconds(kernel), std::max(calibration_.gemm.evidence, calibration_.grouped.evidence)};
+  case KernelKind::attention_forward:
+  case KernelKind::attention_backward:
+    return {launch + attention_seconds(kernel), calibration_.attention.evidence};
+  case KernelKind::memory:
+    return {launch + kernel.bytes / memory_bandwidth_, calibration_.memory.evidence};
+  }
+  return {};
+}
+
+} // namespace foretrain
