@@ -77,10 +77,10 @@ struct Nested {
 };
 
 /// The text part of a configuration of several parts; nothing when there is one part.
-Result<Nested> text_part(const Json& json, const std::string& file) {
+Result<Nested> text_part(const Json& json, const std::string& file, const std::string& pointer) {
   for (const auto& path : {std::array{"text_config", ""}, std::array{"llm_config", ""},
                            std::array{"language_config", ""}, std::array{"thinker_config", "text_config"}}) {
-    Nested part{&json, {}};
+    Nested part{&json, pointer};
     for (const char* key : path) {
       if (part.json == nullptr || std::string_view(key).empty()) continue;
       const auto found = part.json->find(key);
@@ -145,22 +145,26 @@ std::vector<std::string> huggingface_architectures() {
   return names;
 }
 
-Result<ModelSpec> read_huggingface(const Json& json, const std::string& file) {
-  if (!json.is_object()) return fail(file, "is not a JSON object", "a Hugging Face config.json is expected");
-  FORETRAIN_TRY(const Architecture* outer, architecture_of(json, file, ""));
+Result<ModelSpec> read_huggingface(const Json& json, const std::string& file, const std::string& pointer) {
+  if (!json.is_object())
+    return fail(pointer.empty() ? file : file + ":" + pointer, "is not a JSON object",
+                "a Hugging Face config.json is expected");
+  FORETRAIN_TRY(const Architecture* outer, architecture_of(json, file, pointer));
   const Architecture* architecture = outer;
-  FORETRAIN_TRY(const Nested text, text_part(json, file));
+  FORETRAIN_TRY(const Nested text, text_part(json, file, pointer));
   if (text.json != nullptr) {
     FORETRAIN_TRY(architecture, text_architecture(text, *outer, file));
   }
-  Config config(text.json != nullptr ? *text.json : json, file, text.pointer, text.json != nullptr ? &json : nullptr);
+  const bool nested = text.json != nullptr;
+  const std::string& place = nested ? text.pointer : pointer;
+  Config config(nested ? *text.json : json, file, place, nested ? &json : nullptr, pointer);
   ModelSpec model;
   model.name = model_name(json);
   architecture->read(config, model);
   if (config.error()) return tl::unexpected<Error>(*config.error());
   huggingface::note_towers(json, outer->model_type, model);
   note_quantization(json, model);
-  Result<void> checked = check_model(model, file + ":" + text.pointer);
+  Result<void> checked = check_model(model, file + ":" + place);
   if (checked) return model;
   Error error = std::move(checked).error();
   error.where = in_file_keys(std::move(error.where));

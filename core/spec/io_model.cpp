@@ -7,7 +7,7 @@ namespace foretrain {
 
 Result<ModelSpec> read_model(const Json& json, const Where& where) {
   if (!is_huggingface_config(json)) return read_value<ModelSpec>(json, where);
-  FORETRAIN_TRY(const ModelSpec model, read_huggingface(json, where.text()));
+  FORETRAIN_TRY(const ModelSpec model, read_huggingface(json, where.file, where.pointer));
   // Ranges and cross-checks hold for what a foreign file says as well.
   return read_struct<ModelSpec>(write_struct(model), where);
 }

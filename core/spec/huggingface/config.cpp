@@ -106,8 +106,10 @@ bool Config::tied(bool otherwise) {
   if (found == outer_->end() || found->is_null()) return otherwise;
   if (found->is_boolean()) return found->get<bool>();
   if (!error_)
-    error_ =
-        Error{Error::Kind::input, detail::show(*found) + " is not true or false", file_ + ":/tie_word_embeddings", {}};
+    error_ = Error{Error::Kind::input,
+                   detail::show(*found) + " is not true or false",
+                   Where{file_, outer_pointer_}.at("tie_word_embeddings").text(),
+                   {}};
   return otherwise;
 }
 

@@ -22,8 +22,11 @@ inline constexpr int kWidestConfig = 100'000'000;
 /// with a harmless value and the caller looks at `error` once at the end.
 class Config {
 public:
-  Config(const Json& json, std::string file, std::string pointer, const Json* outer = nullptr)
-      : json_(json), file_(std::move(file)), pointer_(std::move(pointer)), outer_(outer) {}
+  /// `outer`: the object around a nested text configuration, at `outer_pointer`; null when there is none.
+  Config(const Json& json, std::string file, std::string pointer, const Json* outer = nullptr,
+         std::string outer_pointer = {})
+      : json_(json), file_(std::move(file)), pointer_(std::move(pointer)), outer_(outer),
+        outer_pointer_(std::move(outer_pointer)) {}
 
   /// A whole number; `otherwise` when absent, an error when absent and `kNoDefault`.
   [[nodiscard]] int number(Keys keys, int otherwise, int least = 1, int most = kWidestConfig);
@@ -50,6 +53,7 @@ private:
   std::string file_;
   std::string pointer_;
   const Json* outer_;
+  std::string outer_pointer_;
   std::optional<Error> error_;
 };
 

@@ -273,6 +273,10 @@ TEST(HuggingFace, NamesTheKeyOfABadValue) {
   EXPECT_EQ(refused(R"({"model_type": "gemma3", "text_config": 3})").where, "config.json:/text_config");
   EXPECT_EQ(refused(R"({"model_type": "gemma3", "thinker_config": {"text_config": 3}})").where,
             "config.json:/thinker_config/text_config");
+  const auto inside =
+      read_huggingface(Json{{"model_type", "gemma3"}, {"text_config", {{"head_dim", "x"}}}}, "plan.json", "/model");
+  ASSERT_FALSE(inside);
+  EXPECT_EQ(inside.error().where, "plan.json:/model/text_config/head_dim");
   EXPECT_FALSE(read_huggingface(Json::array(), "config.json"));
   EXPECT_FALSE(read_huggingface(Json(3), "config.json"));
 }
