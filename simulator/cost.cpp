@@ -158,16 +158,21 @@ void CostModel::set_tiers(const ClusterSpec& cluster) {
 void CostModel::set_tables(const ClusterSpec& cluster) {
   constexpr double kSameLink = 1.05;
   constexpr double kSameLatency = 1.5;
-  const auto untouched = [](const TierSpec& tier) { return tier.background_load == 0 && tier.link.efficiency == 0; };
+  constexpr double kSameEfficiency = 1.13; // presets state 0.8 to 0.95 for networks that reach 0.9
+  const auto untouched = [](const TierSpec& tier, double efficiency) {
+    return tier.background_load == 0 &&
+           close_to(decided(tier.link.efficiency, efficiency), efficiency, kSameEfficiency);
+  };
   const TierSpec& node = cluster.tiers.front();
-  const bool same_node = calibration_.inner_link && untouched(node) &&
+  const bool same_node = calibration_.inner_link && untouched(node, calibration_.inner.efficiency) &&
                          close_to(node.link.bandwidth.value, calibration_.inner_link->value, kSameLink);
   if (!same_node) return;
   for (const CollectiveTable& measured : calibration_.collectives) {
     if (measured.nodes > 1) {
       if (cluster.tiers.size() < 2) continue;
       const TierSpec& outer = cluster.tiers[1];
-      if (!untouched(outer) || !close_to(outer.link.bandwidth.value, measured.network->value, kSameLink) ||
+      if (!untouched(outer, calibration_.network.efficiency) ||
+          !close_to(outer.link.bandwidth.value, measured.network->value, kSameLink) ||
           !close_to(outer.link.latency.value, measured.latency->value, kSameLatency))
         continue;
     }
