@@ -355,7 +355,8 @@ template <class T> Json schema_of(Bounds bounds) {
       Json schema = schema_of<Field>(Bounds{member.low, member.high});
       std::string doc = member.doc;
       if (member.kinds) doc += std::string(" Only for kind: ") + member.kinds + ".";
-      schema["description"] = doc;
+      // An object says itself what it is; everything else is described where it stands.
+      if (!schema.contains("title")) schema["description"] = doc;
       if constexpr (!detail::IsOptional<Field>::value && !detail::HasDescription<Field>)
         if (!member.is_required) schema["default"] = write_value(T{}.*(member.pointer));
       properties[member.key] = std::move(schema);

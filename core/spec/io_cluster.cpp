@@ -79,9 +79,8 @@ Json cluster_schema() {
   Json schema = schema_of<ClusterSpec>();
   // A preset's name may stand for the device.
   Json& device = schema["properties"]["device"];
-  const std::string doc = device["description"];
-  device.erase("description");
-  device = Json{{"anyOf", Json::array({Json{{"type", "string"}}, device})}, {"description", doc}};
+  device = Json{{"anyOf", Json::array({Json{{"type", "string"}}, device})},
+                {"description", "The device, or the name of a device preset."}};
   return schema;
 }
 
