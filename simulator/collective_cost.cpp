@@ -77,27 +77,46 @@ double CostModel::port(int tier, int group, double share) const {
   return rate;
 }
 
-/// Latency of the steps of a ring (or of a tree over the nodes) through all tiers of a group.
-double CostModel::steps(const GroupShape& shape, bool small, bool tree) const {
-  double seconds = 0;
-  for (int i = 0; i < kTiers; ++i) {
+/// Bytes that a ring over all members sends, rails in parallel: each rank `factor` times the tensor inside its node
+/// and, at each tier, its share among the members below.
+std::array<double, kTiers> CostModel::ring_bytes(const GroupShape& shape, double bytes, double factor) const {
+  std::array<double, kTiers> sent{};
+  for (int i = 0; i < kTiers; ++i)
+    if (members(shape, i) > 1) sent[index(i)] = bytes * factor / members_below(shape, i);
+  return sent;
+}
+
+/// The fastest of ring and (with `tree_factor`, over nodes) tree, each with the bulk and the low-latency protocol.
+/// Transfers of all tiers are pipelined: the slowest decides.
+double CostModel::ring_or_tree(const GroupShape& shape, double bytes, double ring_factor, double rounds,
+                               double tree_factor) const {
+  const int outer = outermost(shape);
+  const bool tree = tree_factor > 0 && shape.nodes() > 1;
+  double slowest = 0; // seconds per byte
+  double bulk = 0, small = 0, tree_bulk = 0, tree_small = 0;
+  int below = 1;
+  for (int i = 0; i <= outer; ++i) {
     const int count = members(shape, i);
     if (count <= 1) continue;
     const Tier& tier = tiers_[index(i)];
-    const double hops = tree && i > 0 ? std::log2(static_cast<double>(count)) : count - 1;
-    seconds += hops * (small ? tier.step_small : tier.step);
+    slowest = std::max(slowest, 1 / (below * port(i, count, tier.ring)));
+    bulk += (count - 1) * tier.step;
+    small += (count - 1) * tier.step_small;
+    if (tree) {
+      const double hops = i > 0 ? std::log2(static_cast<double>(count)) : count - 1;
+      tree_bulk += hops * tier.step;
+      tree_small += hops * tier.step_small;
+    }
+    below *= count;
   }
-  return seconds;
-}
-
-/// Ring over all members, rails in parallel: each rank sends `factor` times the tensor inside its node and, at each
-/// tier, its share among the members below.
-CostModel::Path CostModel::ring(const GroupShape& shape, double bytes, double factor, bool small) const {
-  Path path;
-  for (int i = 0; i < kTiers; ++i)
-    if (members(shape, i) > 1) path.bytes[index(i)] = bytes * factor / members_below(shape, i);
-  path.share = small ? tiers_[index(outermost(shape))].small_share : 1;
-  return path;
+  const double small_share = tiers_[index(outer)].small_share;
+  const double moved = bytes * ring_factor * slowest;
+  double fastest = std::min(moved + rounds * bulk, moved / small_share + rounds * small);
+  if (tree) {
+    const double whole = bytes * tree_factor * slowest;
+    fastest = std::min({fastest, whole + rounds * tree_bulk, whole / small_share + rounds * tree_small});
+  }
+  return fastest;
 }
 
 /// Every rank sends a part to every other. A part that leaves the node of a rail fabric first hops to the rank on the
@@ -118,19 +137,16 @@ CostModel::Path CostModel::all_to_all(const GroupShape& shape, double bytes, dou
         break;
       }
   }
-  path.latency = steps(shape, true, false);
+  for (int i = 0; i < kTiers; ++i)
+    if (members(shape, i) > 1) path.latency += (members(shape, i) - 1) * tiers_[index(i)].step_small;
   return path;
 }
 
-/// Transfers of all tiers are pipelined: the slowest decides.
-double CostModel::duration(const GroupShape& shape, const Path& path, bool exchange) const {
+double CostModel::exchange_all(const GroupShape& shape, const Path& path) const {
   double slowest = 0;
-  for (int i = 0; i < kTiers; ++i) {
+  for (int i = 0; i <= outermost(shape); ++i) {
     const double bytes = path.bytes[index(i)];
-    if (!(bytes > 0)) continue;
-    const Tier& tier = tiers_[index(i)];
-    const double rate = port(i, members(shape, i), exchange ? tier.all_to_all : tier.ring) * path.share;
-    slowest = std::max(slowest, bytes / rate);
+    if (bytes > 0) slowest = std::max(slowest, bytes / port(i, members(shape, i), tiers_[index(i)].all_to_all));
   }
   return slowest + path.latency;
 }
@@ -158,31 +174,16 @@ double CostModel::formula(Collective kind, const GroupShape& shape, double bytes
   const double n = shape.size;
   const double gather = (n - 1) / n;
   const double base = tiers_[index(outermost(shape))].base;
-  const auto best = [&](double ring_factor, double rounds, double tree_factor) {
-    double fastest = 0;
-    for (const bool small : {false, true}) {
-      Path path = ring(shape, bytes, ring_factor, small);
-      path.latency = rounds * steps(shape, small, false);
-      const double by_ring = duration(shape, path, false);
-      fastest = fastest > 0 ? std::min(fastest, by_ring) : by_ring;
-      if (tree_factor > 0 && shape.nodes() > 1) {
-        path = ring(shape, bytes, tree_factor, small);
-        path.latency = rounds * steps(shape, small, true);
-        fastest = std::min(fastest, duration(shape, path, false));
-      }
-    }
-    return fastest;
-  };
   switch (kind) {
   case Collective::all_gather:
   case Collective::reduce_scatter:
-    return base + best(gather, 1, 0);
+    return base + ring_or_tree(shape, bytes, gather, 1, 0);
   case Collective::broadcast:
-    return base + best(1, 1, 0);
+    return base + ring_or_tree(shape, bytes, 1, 1, 0);
   case Collective::all_to_all:
-    return base + duration(shape, all_to_all(shape, bytes, network_share), true);
+    return base + exchange_all(shape, all_to_all(shape, bytes, network_share));
   case Collective::all_reduce: {
-    double seconds = base + best(2 * gather, 2, 2);
+    double seconds = base + ring_or_tree(shape, bytes, 2 * gather, 2, 2);
     const Tier& node = tiers_[0];
     if (shape.nodes() == 1 && reduces_in_switch(kind, shape.size)) {
       constexpr double kSwitchReduction = 25e-6; // NCCL's NVLS latency, src/graph/tuning.cc
@@ -223,7 +224,6 @@ Cost CostModel::from_tables(Collective kind, const GroupShape& shape, double byt
       break;
     }
   }
-  const double by_formula = formula(kind, shape, bytes, 1);
   const double size = std::log2(std::max(1.0, bytes));
   if (below && key(*below) == wanted && shape.tier() <= 1) return {std::exp2(at(*below, size)), Evidence::interpolated};
   const auto flat_formula = [&](int count) {
@@ -235,6 +235,7 @@ Cost CostModel::from_tables(Collective kind, const GroupShape& shape, double byt
     const double share = (std::log2(static_cast<double>(wanted)) - left) / (right - left);
     return {std::exp2(at(*below, size) * (1 - share) + at(*above, size) * share), Evidence::interpolated};
   }
+  const double by_formula = formula(kind, shape, bytes, 1);
   if (below) {
     const int from = key(*below);
     if (!several && reduces_in_switch(kind, from) != reduces_in_switch(kind, wanted))
@@ -280,20 +281,20 @@ Wire CostModel::wire(Collective kind, const GroupShape& shape, DType dtype, Byte
   const double gather = static_cast<double>(shape.size - 1) / shape.size;
   switch (kind) {
   case Collective::all_reduce:
-    wire.bytes_per_rank = ring(shape, amount, 2 * gather, false).bytes;
+    wire.bytes_per_rank = ring_bytes(shape, amount, 2 * gather);
     break;
   case Collective::all_gather:
   case Collective::reduce_scatter:
-    wire.bytes_per_rank = ring(shape, amount, gather, false).bytes;
+    wire.bytes_per_rank = ring_bytes(shape, amount, gather);
     break;
   case Collective::broadcast:
-    wire.bytes_per_rank = ring(shape, amount, 1, false).bytes;
+    wire.bytes_per_rank = ring_bytes(shape, amount, 1);
     break;
   case Collective::all_to_all:
     wire.bytes_per_rank = all_to_all(shape, amount, network_share).bytes;
     break;
   case Collective::ring_exchange:
-    wire.bytes_per_rank = ring(shape, amount * rounds, 1, false).bytes;
+    wire.bytes_per_rank = ring_bytes(shape, amount * rounds, 1);
     break;
   }
   return wire;

@@ -108,11 +108,10 @@ private:
     int nodes = 1;
     std::array<double, kSizes> log2_seconds{};
   };
-  /// Bytes per rank on each tier and the latency of one way of doing a collective.
+  /// Bytes per rank on each tier and the latency of an all-to-all.
   struct Path {
     std::array<double, kTiers> bytes{};
     double latency = 0;
-    double share = 1; ///< bandwidth relative to the bulk protocol
   };
 
   CostModel() = default;
@@ -128,10 +127,11 @@ private:
   [[nodiscard]] double gemm_efficiency(DType dtype) const;
 
   [[nodiscard]] double port(int tier, int members, double share) const;
-  [[nodiscard]] double steps(const GroupShape& shape, bool small, bool tree) const;
-  [[nodiscard]] Path ring(const GroupShape& shape, double bytes, double factor, bool small) const;
+  [[nodiscard]] std::array<double, kTiers> ring_bytes(const GroupShape& shape, double bytes, double factor) const;
+  [[nodiscard]] double ring_or_tree(const GroupShape& shape, double bytes, double ring_factor, double rounds,
+                                    double tree_factor) const;
   [[nodiscard]] Path all_to_all(const GroupShape& shape, double bytes, double network_share) const;
-  [[nodiscard]] double duration(const GroupShape& shape, const Path& path, bool exchange) const;
+  [[nodiscard]] double exchange_all(const GroupShape& shape, const Path& path) const;
   [[nodiscard]] double formula(Collective kind, const GroupShape& shape, double bytes, double network_share) const;
   [[nodiscard]] double exchange(const GroupShape& shape, double bytes) const;
   [[nodiscard]] bool reduces_in_switch(Collective kind, int size) const;
