@@ -49,8 +49,8 @@ public:
   [[nodiscard]] static Result<CostModel> make(const ClusterSpec& cluster, const Calibration& calibration,
                                               const CostNeeds& needs = {});
 
-  /// One kernel, its launch gap included. Weight-gradient products carry the tokens in `k` (grouped ones: tokens per
-  /// expert), all others in `m`.
+  /// One kernel, its launch gap included. Products carry the tokens in `m` for every role (grouped ones: tokens per
+  /// expert); a weight gradient of m tokens is an n × k matrix, an input gradient m × n summed over k.
   [[nodiscard]] Cost kernel(const Kernel& kernel) const;
   /// Sum of the op's kernels; the host's own floor is the caller's.
   [[nodiscard]] Cost compute(const Op& op) const;

@@ -15,13 +15,22 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// Useful share of all tile slots in all waves, best tile: m·n / (tile · waves · processors).
-double occupancy(const Kernel& kernel, int processors) {
+/// The product as it runs. Kernels carry the tokens in `m` for every role; a weight gradient sums over them.
+struct Product {
+  std::int64_t rows, columns, inner;
+};
+Product product_of(const Kernel& kernel) {
+  if (kernel.role == GemmRole::weight_gradient) return {kernel.n, kernel.k, kernel.m};
+  return {kernel.m, kernel.n, kernel.k};
+}
+
+/// Useful share of all tile slots in all waves, best tile: rows · columns / (tile · waves · processors).
+double occupancy(const Product& product, std::int64_t batch, int processors) {
   double best = 0;
   const double useful =
-      static_cast<double>(kernel.m) * static_cast<double>(kernel.n) * static_cast<double>(kernel.batch);
+      static_cast<double>(product.rows) * static_cast<double>(product.columns) * static_cast<double>(batch);
   for (const auto& tile : kTiles) {
-    const std::int64_t tiles = divide_up(kernel.m, tile[0]) * divide_up(kernel.n, tile[1]) * kernel.batch;
+    const std::int64_t tiles = divide_up(product.rows, tile[0]) * divide_up(product.columns, tile[1]) * batch;
     const std::int64_t waves = divide_up(tiles, processors);
     const double slots = static_cast<double>(tile[0] * tile[1]) * static_cast<double>(waves * processors);
     best = std::max(best, useful / slots);
@@ -117,12 +126,15 @@ double CostModel::gemm_seconds(const Kernel& kernel) const {
   const GemmModel& gemm = calibration_.gemm;
   double efficiency = gemm_efficiency(kernel.dtype) * role_factor(gemm, kernel.role);
   if (kernel.kind == KernelKind::grouped_gemm) {
-    const auto tokens = static_cast<double>(kernel.role == GemmRole::weight_gradient ? kernel.k : kernel.m);
+    // From the work, since a mean of tokens per expert need not be whole.
+    const double tokens = flop / (2.0 * static_cast<double>(kernel.n * kernel.k * kernel.batch));
     const double half = grouped_half(kernel.role);
     if (tokens > 0) efficiency *= tokens / (tokens + half);
   } else {
-    const auto k = static_cast<double>(kernel.k);
-    efficiency *= k / (k + gemm.half_k) * std::pow(occupancy(kernel, gemm.multiprocessors), gemm.tail);
+    const Product product = product_of(kernel);
+    const auto inner = static_cast<double>(product.inner);
+    efficiency *=
+        inner / (inner + gemm.half_k) * std::pow(occupancy(product, kernel.batch, gemm.multiprocessors), gemm.tail);
   }
   return gemm.overhead.value + std::max(flop / (peak * efficiency), kernel.bytes / memory_bandwidth_);
 }
