@@ -107,9 +107,10 @@ struct Op {
   TimePart part = TimePart::compute; ///< where its time is booked when it is on the critical path
   std::vector<Kernel> kernels;
   std::vector<int> reads;   ///< buffers of the block
-  std::vector<int> writes;  ///< allocated when the op is issued, unless already live
-  std::vector<int> frees;   ///< freed when the op is issued and its scratch is gone (derived by `finish_block`)
-  std::vector<int> waits;   ///< of `reads`, those that another stream writes (derived by `finish_block`)
+  std::vector<int> writes;
+  std::vector<int> allocates; ///< of `writes`, those that are not live yet: allocated when the op is issued (derived)
+  std::vector<int> frees;   ///< freed when the op is issued and its scratch is gone (derived)
+  std::vector<int> waits;   ///< of `reads`, those that another stream writes (derived)
   std::vector<int> weights; ///< parameters of the block that are read
   std::vector<int> weight_gradients; ///< parameters of the block whose gradient is added to
   Bytes scratch;            ///< highest transient inside the op beyond reads and writes
@@ -120,7 +121,7 @@ struct Op {
   Bytes bytes; ///< all-gather, reduce-scatter, all-reduce: the whole tensor; all-to-all: sent per rank, own share
                ///< included; ring exchange: sent to the next rank per round; copy: moved
   int rounds = 1;          ///< ring exchange: rounds
-  int reduced_by = 1;      ///< de-duplicated dispatch: copies per token over the network divided by top_k
+  int deduplicated = 0;    ///< de-duplicated dispatch: experts that a token visits; a node then gets one copy of it
   bool operator==(const Op&) const = default;
 };
 
@@ -144,13 +145,14 @@ enum class BlockKind { embedding, layer, head, mtp };
 /// One layer, the embedding or the head, as op lists. Equal layers share a block.
 struct Block {
   BlockKind kind = BlockKind::layer;
+  int layers = 1;   ///< model layers inside (several when one checkpoint spans them)
   std::string name; ///< "attention+dense", "attention+moe (recomputed)", "head" …
   std::vector<Buffer> buffers;
   std::vector<Parameter> parameters;
   std::vector<Op> forward;
-  std::vector<Op> backward; ///< whole backward, recomputation included
-  std::vector<Op> input;    ///< split backward: I, recomputation included
-  std::vector<Op> weight;   ///< split backward: W
+  std::vector<Op> backward; ///< whole backward, recomputation included; empty when split
+  std::vector<Op> input;    ///< split backward: I, recomputation included; empty when whole
+  std::vector<Op> weight;   ///< split backward: W; empty when whole
   // Derived by `finish_block`, one entry per op list: memory as a fold over issue order.
   struct Memory {
     Bytes net;  ///< allocated minus freed
@@ -255,7 +257,8 @@ struct Program {
 void finish_block(Block& block, bool split);
 
 /// Calls `visit(op, block_position, model_layer)` for every op of a slot in issue order, chunk collectives included
-/// (for these, block_position is the place and model_layer is -2).
+/// (for these, block_position is the place and model_layer is kBetweenBlocks).
+inline constexpr int kBetweenBlocks = -2;
 template <class Visit>
 void for_each_op(const Program& program, const Role& role, const Instruction& slot, Visit&& visit);
 

@@ -34,7 +34,6 @@ inline constexpr int kGroups = 15;
 struct GroupShape {
   int size = 1;
   std::array<int, 6> per_tier = {1, 1, 1, 1, 1, 1};
-  /// Largest stride between neighbours, in ranks: tells whether a ring hop crosses a tier.
   [[nodiscard]] int per_node() const { return per_tier[0]; }
   [[nodiscard]] int nodes() const { return size / (per_tier[0] > 0 ? per_tier[0] : 1); }
   /// Outermost tier that the group crosses; 0 = inside a node.
@@ -72,16 +71,24 @@ public:
   bool operator==(const Mesh&) const = default;
 
 private:
-  [[nodiscard]] GroupShape shape_of(const std::vector<int>& ranks) const;
+  /// A run of ranks: `extent` members, `stride` apart. A group is the product of up to four runs, innermost first.
+  struct Run {
+    int extent = 1;
+    int stride = 1;
+    bool operator==(const Run&) const = default;
+  };
+  using Runs = std::array<Run, 4>;
+
+  void define(Group group, const Runs& runs);
+  [[nodiscard]] Runs within_stage(int start, int length, const std::array<Axis, 4>& placement) const;
+
   int world_ = 1;
   std::array<int, 4> degree_ = {1, 1, 1, 1};
   std::array<int, 4> stride_ = {1, 1, 1, 1};
   int ep_ = 1;
   int etp_ = 1;
-  int dp_shard_ = 1;
-  int dp_replicate_ = 1;
-  int ulysses_ = 1;
   std::vector<int> fanouts_;
+  std::array<Runs, kGroups> runs_{};
   std::array<GroupShape, kGroups> shapes_{};
 };
 

@@ -1,0 +1,231 @@
+#include "core/program/blocks.h"
+
+#include <memory>
+#include <string>
+
+#include "core/base/check.h"
+#include "core/program/axes/tensor.h"
+#include "core/program/layers/attention.h"
+#include "core/program/layers/ends.h"
+#include "core/program/layers/feed_forward.h"
+
+namespace foretrain {
+namespace {
+
+using namespace layers;
+
+/// Mixer and feed-forward of one layer shape.
+struct LayerParts {
+  std::unique_ptr<AttentionBlock> attention;
+  std::unique_ptr<FeedForwardBlock> feed_forward;
+};
+
+LayerParts parts_of(const LayerShape& shape) {
+  LayerParts parts;
+  switch (shape.mixer) {
+  case Mixer::attention: parts.attention = make_attention(shape.window); break;
+  case Mixer::latent: parts.attention = make_latent_attention(shape.window); break;
+  case Mixer::gated_delta:
+  case Mixer::lightning:
+  case Mixer::mamba2:
+  case Mixer::none: break;
+  }
+  switch (shape.feed_forward) {
+  case FeedForward::dense: parts.feed_forward = make_dense(); break;
+  case FeedForward::moe: parts.feed_forward = make_moe(); break;
+  case FeedForward::none: break;
+  }
+  FORETRAIN_CHECK(parts.attention && parts.feed_forward, "unsupported() admits only layers of attention and feed-forward");
+  return parts;
+}
+
+/// Buffers at the border of a block: x, y, dy, dx, each this rank's share of tokens × hidden.
+struct Border {
+  int x, y, dy, dx;
+};
+
+Border declare_border(BlockBuilder& b, bool has_input, bool has_output) {
+  const LayerContext& c = b.context();
+  const std::vector<std::int64_t> shape = {c.tokens_sp, c.model->hidden};
+  Border border{-1, -1, -1, -1};
+  if (has_input) {
+    border.x = b.buffer("x", c.dtype, shape, MemoryPart::activations, BufferScope::input);
+    border.dx = b.buffer("dx", c.dtype, shape, MemoryPart::temporaries, BufferScope::grad_input);
+  }
+  if (has_output) {
+    border.y = b.buffer("y", c.dtype, shape, MemoryPart::activations, BufferScope::output);
+    border.dy = b.buffer("dy", c.dtype, shape, MemoryPart::temporaries, BufferScope::grad_output);
+  }
+  return border;
+}
+
+std::string shape_name(const LayerShape& shape) {
+  std::string name = shape.mixer == Mixer::latent ? "latent attention" : "attention";
+  if (shape.window > 0) name += " (window " + std::to_string(shape.window) + ")";
+  return name + (shape.feed_forward == FeedForward::moe ? " + moe" : " + dense");
+}
+
+/// Forward, then backward, of consecutive layers in one block.
+class LayerStack {
+public:
+  explicit LayerStack(const std::vector<LayerShape>& shapes) {
+    for (const LayerShape& shape : shapes) parts_.push_back(parts_of(shape));
+  }
+  void forward(BlockBuilder& b, int input, int output) {
+    const LayerContext& c = b.context();
+    inputs_.clear();
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      enter(b, i);
+      inputs_.push_back(input);
+      const int middle = b.activation("x2", {c.tokens_sp, c.model->hidden});
+      const bool last = i + 1 == parts_.size();
+      const int sum = last ? output : b.activation("x3", {c.tokens_sp, c.model->hidden});
+      parts_[i].attention->forward(b, input, middle);
+      parts_[i].feed_forward->forward(b, middle, sum);
+      input = sum;
+    }
+    b.prefix("");
+  }
+  void backward(BlockBuilder& b, int grad, int grad_input) {
+    const LayerContext& c = b.context();
+    for (std::size_t i = parts_.size(); i-- > 0;) {
+      enter(b, i);
+      const int middle = b.temporary("dx2", {c.tokens_sp, c.model->hidden});
+      const int below = i == 0 ? grad_input : b.temporary("dx1", {c.tokens_sp, c.model->hidden});
+      parts_[i].feed_forward->backward(b, grad, middle);
+      parts_[i].attention->backward(b, middle, below);
+      grad = below;
+    }
+    b.prefix("");
+  }
+
+private:
+  void enter(BlockBuilder& b, std::size_t layer) const {
+    b.prefix(parts_.size() > 1 ? std::to_string(layer) + "/" : "");
+  }
+  std::vector<LayerParts> parts_;
+  std::vector<int> inputs_;
+};
+
+} // namespace
+
+std::optional<Rejection> unsupported(const ModelSpec& model) {
+  for (const LayerShape& shape : layer_shapes(model)) {
+    const char* what = nullptr;
+    switch (shape.mixer) {
+    case Mixer::attention:
+    case Mixer::latent: break;
+    case Mixer::gated_delta: what = "gated DeltaNet layers"; break;
+    case Mixer::lightning: what = "lightning attention layers"; break;
+    case Mixer::mamba2: what = "Mamba-2 blocks"; break;
+    case Mixer::none: what = "layers without a token mixer"; break;
+    }
+    if (!what && shape.feed_forward == FeedForward::none) what = "layers without a feed-forward";
+    if (!what && model.parallel_block) what = "attention and feed-forward in parallel";
+    if (!what && model.norms_per_layer != 2) what = "layers with other than two norms";
+    if (!what && model.embedding_projection > 0 && model.embedding_projection != model.hidden) what = "a projected embedding";
+    if (!what && model.latent && model.latent->index_heads > 0) what = "a sparse-attention indexer";
+    if (what) {
+      Rejection rejection;
+      rejection.rule = "model-not-modelled";
+      rejection.reason = model.name + " has " + what + ": its parameters are counted, but no memory or time formula is known here";
+      return rejection;
+    }
+  }
+  return std::nullopt;
+}
+
+Block make_layers(const LayerContext& context, const std::vector<LayerShape>& shapes, bool recompute_all) {
+  std::string name = shape_name(shapes.front());
+  if (shapes.size() > 1) name = std::to_string(shapes.size()) + " layers from " + name;
+  if (recompute_all) name += " (recomputed)";
+  BlockBuilder b(context, BlockKind::layer, name);
+  b.layers(static_cast<int>(shapes.size()));
+  const Border border = declare_border(b, true, true);
+  LayerStack stack(shapes);
+  stack.forward(b, border.x, border.y);
+  b.begin(Pass::input);
+  if (recompute_all) {
+    // Written again where the backward will look for it; the output itself is not kept.
+    const int output = b.temporary("y.again", {context.tokens_sp, context.model->hidden});
+    recomputed(b, [&] { stack.forward(b, border.x, output); });
+  }
+  stack.backward(b, border.dy, border.dx);
+  return b.finish();
+}
+
+Block make_embedding(const LayerContext& context) {
+  BlockBuilder b(context, BlockKind::embedding, "embedding");
+  const Border border = declare_border(b, false, true);
+  Embedding embedding(true);
+  embedding.forward(b, border.y);
+  b.begin(Pass::input);
+  embedding.backward(b, border.dy);
+  return b.finish();
+}
+
+Block make_head(const LayerContext& context) {
+  BlockBuilder b(context, BlockKind::head, "head");
+  const Border border = declare_border(b, true, false);
+  // A tied table on one stage is the embedding's own parameter; across stages the last one holds a copy.
+  Head head(!(context.model->tied_embeddings && context.layout.pp == 1));
+  head.forward(b, border.x);
+  b.begin(Pass::input);
+  head.backward(b, -1, border.dx);
+  return b.finish();
+}
+
+Block make_mtp(const LayerContext& context, const LayerShape& shape) {
+  BlockBuilder b(context, BlockKind::mtp, "multi-token prediction: " + shape_name(shape));
+  const LayerContext& c = context;
+  const std::int64_t h = c.model->hidden;
+  const std::vector<std::int64_t> share = {c.tokens_sp, h};
+  const Border border = declare_border(b, true, true);
+
+  // The main hidden state passes through; the branch reads it beside the embedding of the next token.
+  b.compute(Segment::residual, {border.x}, {border.y}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+  b.prefix("mtp/");
+  const int embedded = b.activation("embedded", share);
+  // Across stages the last one holds a copy of the input table; the output table is the main head's.
+  Embedding embedding(context.layout.pp > 1 && !context.model->tied_embeddings);
+  embedding.forward(b, embedded);
+  const Norm norm_hidden = declare_norm(b, border.x, "norm_hidden");
+  const Norm norm_embedded = declare_norm(b, embedded, "norm_embedded");
+  norm_forward(b, norm_hidden);
+  norm_forward(b, norm_embedded);
+  const Linear projection{Segment::mtp_projection, b.parameter({"projection", {h, 2 * h}, {h, 2 * h}, false, true}), c.tokens_sp, 2 * h, h};
+  const int joined = b.activation("joined", {c.tokens_sp, 2 * h});
+  b.compute(Segment::mtp_projection, {norm_hidden.output, norm_embedded.output}, {joined},
+            {traffic(c, 4.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+  const int projected = b.activation("projected", share);
+  linear_forward(b, projection, joined, projected);
+  const int out = b.activation("out", share);
+  b.prefix("");
+  LayerStack stack({shape});
+  stack.forward(b, projected, out);
+  b.prefix("mtp/");
+  Head head(false);
+  head.forward(b, out);
+
+  b.begin(Pass::input);
+  const int grad_out = b.temporary("dout", share);
+  head.backward(b, -1, grad_out);
+  const int grad_projected = b.temporary("dprojected", share);
+  b.prefix("");
+  stack.backward(b, grad_out, grad_projected);
+  b.prefix("mtp/");
+  const int grad_joined = b.temporary("djoined", {c.tokens_sp, 2 * h});
+  linear_input_gradient(b, projection, grad_projected, grad_joined);
+  linear_weight_gradient(b, projection, joined, grad_projected);
+  const int grad_embedded = b.temporary("dembedded", share);
+  norm_backward(b, norm_embedded, grad_joined, -1, grad_embedded);
+  norm_backward(b, norm_hidden, grad_joined, border.dy, border.dx);
+  embedding.backward(b, grad_embedded);
+  return b.finish();
+}
+
+Block make_layer(const LayerContext& context, const LayerShape& shape, bool recompute_all) {
+  return make_layers(context, {shape}, recompute_all);
+}
+
+} // namespace foretrain

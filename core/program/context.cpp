@@ -1,0 +1,69 @@
+#include "core/program/context.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+DType activation_dtype(Precision precision) {
+  switch (precision) {
+  case Precision::fp64: return DType::fp64;
+  case Precision::fp32: return DType::fp32;
+  case Precision::fp16: return DType::fp16;
+  case Precision::bf16:
+  case Precision::fp8_delayed:
+  case Precision::fp8_current:
+  case Precision::fp8_blockwise:
+  case Precision::mxfp8:
+  case Precision::nvfp4: return DType::bf16;
+  }
+  return DType::bf16;
+}
+
+std::int64_t padded_vocab(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, int tp) {
+  const std::int64_t multiple = std::int64_t{std::max(1, semantics.vocab_multiple)} * tp;
+  const std::int64_t rows = std::int64_t{model.vocab} + job.vocab_extra.value_or(semantics.vocab_extra);
+  return (rows + multiple - 1) / multiple * multiple;
+}
+
+LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout,
+                          bool split_backward) {
+  LayerContext c;
+  c.model = &model;
+  c.job = &job;
+  c.semantics = &semantics;
+  c.layout = layout;
+  c.tokens = std::int64_t{job.sequence_length} * layout.micro_batch / layout.cp;
+  c.tp_split = layout.tp > 1;
+  c.sp = c.tp_split && layout.sequence_parallel;
+  c.tokens_sp = c.sp ? c.tokens / layout.tp : c.tokens;
+  c.heads = std::max(1, model.heads / layout.tp);
+  c.kv_heads = std::max(1, model.kv_heads / layout.tp);
+  switch (layout.context_parallel.kind) {
+  case ContextKind::all_gather:
+  case ContextKind::ring: c.ring = layout.cp; break;
+  case ContextKind::ulysses: c.ulysses = layout.cp; break;
+  case ContextKind::ulysses_ring:
+    c.ulysses = layout.context_parallel.ulysses;
+    c.ring = layout.cp / layout.context_parallel.ulysses;
+    break;
+  }
+  c.vocab_padded = padded_vocab(model, job, semantics, layout.tp);
+  c.dtype = activation_dtype(job.precision);
+  c.width = bits_of(c.dtype) / 8;
+  c.split_backward = split_backward;
+  return c;
+}
+
+double visible_pairs(const JobSpec& job, int window) {
+  const auto of_length = [window](double s) {
+    const double w = window > 0 ? std::min<double>(window, s) : s;
+    return w * s - w * (w - 1) / 2;
+  };
+  const auto whole = static_cast<double>(job.sequence_length);
+  if (job.packed.empty()) return of_length(whole);
+  double pairs = 0;
+  for (const LengthBin& bin : job.packed) pairs += bin.share * whole / bin.length * of_length(bin.length);
+  return pairs;
+}
+
+} // namespace foretrain

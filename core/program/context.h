@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/spec/job.h"
+#include "core/spec/layout.h"
+#include "core/spec/model.h"
+#include "core/spec/semantics.h"
+
+namespace foretrain {
+
+/// Everything that the ops of a layer depend on, with the widths of one rank worked out once.
+/// Tokens: t = sequence_length * micro_batch / cp; with sequence parallelism t_sp = t / tp, else t_sp = t.
+struct LayerContext {
+  const ModelSpec* model = nullptr;
+  const JobSpec* job = nullptr;
+  const Semantics* semantics = nullptr;
+  Layout layout;
+
+  std::int64_t tokens = 0;       ///< t
+  std::int64_t tokens_sp = 0;    ///< t_sp
+  bool tp_split = false;         ///< tp > 1
+  bool sp = false;               ///< sequence parallel and tp > 1
+  int heads = 0;                 ///< query heads on this rank, before Ulysses
+  int kv_heads = 0;              ///< key and value heads on this rank, at least one
+  int ulysses = 1;               ///< degree of the all-to-all inside attention
+  int ring = 1;                  ///< ranks of the ring or of the key/value gather
+  std::int64_t vocab_padded = 0; ///< rows of the padded table
+  DType dtype = DType::bf16;     ///< of activations
+  std::int64_t width = 2;        ///< bytes of an activation element
+  bool split_backward = false;   ///< the schedule runs I and W apart
+};
+
+[[nodiscard]] LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,
+                                        const Layout& layout, bool split_backward);
+
+/// Rows of the embedding table after padding: ceil((vocab + extra) / (multiple * tp)) * multiple * tp
+/// (Megatron-LM training/vocab_utils.py).
+[[nodiscard]] std::int64_t padded_vocab(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, int tp);
+
+/// dtype of activations and GEMM outputs under a precision recipe.
+[[nodiscard]] DType activation_dtype(Precision precision);
+
+/// Pairs (query, visible key) of one causal sequence of length s: s(s+1)/2, or with a window w: w·s - w(w-1)/2.
+/// Packed sequences count each piece on its own.
+[[nodiscard]] double visible_pairs(const JobSpec& job, int window);
+
+} // namespace foretrain

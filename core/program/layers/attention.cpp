@@ -1,0 +1,119 @@
+#include "core/program/layers/attention.h"
+
+#include "core/program/axes/tensor.h"
+#include "core/program/layers/linear.h"
+
+namespace foretrain::layers {
+namespace {
+
+/// norm → QKV → RoPE → core → output projection → residual, as Megatron-Core with TransformerEngine orders it.
+class GroupedQueryAttention final : public AttentionBlock {
+public:
+  explicit GroupedQueryAttention(int window) : window_(window) {}
+
+  void forward(BlockBuilder& b, int input, int sum) override {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    input_ = input;
+    sum_ = sum;
+    norm_ = declare_norm(b, input, "norm1");
+    core_ = declare_core(b, AttentionWidths{c.heads, c.kv_heads, c.model->head_dim, c.model->head_dim, window_});
+    declare_parameters(b);
+    emit_until_core(b);
+    core_forward(b, core_);
+    const int partial = b.temporary("attention_out", {c.tokens, h});
+    linear_forward(b, out_, core_.out, partial);
+    const int share = tensor::leave(b, partial, "attention_out", h);
+    b.compute(Segment::residual, {input, share}, {sum}, {traffic(c, residual_bytes(c))});
+  }
+
+  void backward(BlockBuilder& b, int grad, int grad_input) override {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const int grad_out = tensor::enter_backward(b, grad, "attention_out", h);
+    const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
+    linear_input_gradient(b, out_, grad_out, grad_core);
+    linear_weight_gradient(b, out_, core_.out, grad_out);
+    const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
+    const int grad_qkv = b.temporary("dqkv", {c.tokens, qkv_.out});
+    b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c))});
+    if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    const int grad_norm = b.temporary("dnorm1", {c.tokens, h});
+    const int gathered = tensor::enter(b, norm_.output, "norm1", h);
+    linear_input_gradient(b, qkv_, grad_qkv, grad_norm);
+    const int share = tensor::leave_backward(b, grad_norm, "norm1", h);
+    linear_weight_gradient(b, qkv_, gathered, grad_qkv);
+    norm_backward(b, norm_, share, grad, grad_input);
+  }
+
+private:
+  void declare_parameters(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const ModelSpec& m = *c.model;
+    const std::int64_t h = m.hidden;
+    const std::int64_t d = m.head_dim;
+    const std::int64_t gate = m.output_gate ? std::int64_t{m.heads} * d : 0;
+    const std::int64_t gate_local = m.output_gate ? std::int64_t{c.heads} * d : 0;
+    const std::int64_t whole = (std::int64_t{m.heads} + 2 * m.kv_heads) * d + gate;
+    const std::int64_t local = (std::int64_t{c.heads} + 2 * c.kv_heads) * d + gate_local;
+    qkv_ = {Segment::qkv, b.parameter({"qkv", {whole, h}, {local, h}, false, false}), c.tokens, h, local};
+    if (m.qkv_bias) b.parameter({"qkv.bias", {whole}, {local}, false, false});
+    const std::int64_t inner = std::int64_t{c.heads} * d;
+    out_ = {Segment::attention_out, b.parameter({"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}, false, false}),
+            c.tokens, inner, h};
+    if (m.out_bias) b.parameter({"attention_out.bias", {h}, {h}, false, true});
+    if (m.qk_norm == QkNorm::per_head) b.parameter({"qk_norm", {2 * d}, {2 * d}, false, true});
+    if (m.qk_norm == QkNorm::full_width) {
+      const std::int64_t width = (std::int64_t{m.heads} + m.kv_heads) * d;
+      b.parameter({"qk_norm", {width}, {width}, false, true});
+    }
+    if (m.attention_sinks) b.parameter({"sinks", {m.heads}, {c.heads}, false, false});
+  }
+
+  void emit_until_core(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    norm_forward(b, norm_);
+    const int gathered = tensor::enter(b, norm_.output, "norm1", c.model->hidden);
+    const int mixed = b.temporary("qkv", {c.tokens, qkv_.out});
+    linear_forward(b, qkv_, gathered, mixed);
+    rope_forward(b, mixed);
+  }
+
+  /// Splits QKV and applies RoPE; with Ulysses the three go through one all-to-all.
+  void rope_forward(BlockBuilder& b, int mixed) {
+    const LayerContext& c = b.context();
+    if (c.ulysses == 1) {
+      b.compute(Segment::rope, {mixed}, {core_.q, core_.k, core_.v}, {traffic(c, rope_bytes(c))});
+      return;
+    }
+    const std::int64_t d = c.model->head_dim;
+    const int q = b.temporary("q.by_tokens", {c.tokens, c.heads * d});
+    const int k = b.temporary("k.by_tokens", {c.tokens, c.kv_heads * d});
+    const int v = b.temporary("v.by_tokens", {c.tokens, c.kv_heads * d});
+    b.compute(Segment::rope, {mixed}, {q, k, v}, {traffic(c, rope_bytes(c))});
+    b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
+                 Bytes(c.tokens * (std::int64_t{c.heads} + 2 * c.kv_heads) * d * c.width), {q, k, v},
+                 {core_.q, core_.k, core_.v});
+  }
+
+  [[nodiscard]] double rope_bytes(const LayerContext& c) const {
+    return 2.0 * static_cast<double>(c.width * c.tokens) * static_cast<double>(qkv_.out);
+  }
+  [[nodiscard]] static double residual_bytes(const LayerContext& c) {
+    return 3.0 * static_cast<double>(c.width * c.tokens_sp) * c.model->hidden;
+  }
+
+  int window_;
+  int input_ = -1;
+  int sum_ = -1;
+  Norm norm_;
+  AttentionCore core_;
+  Linear qkv_;
+  Linear out_;
+};
+
+} // namespace
+
+std::unique_ptr<AttentionBlock> make_attention(int window) { return std::make_unique<GroupedQueryAttention>(window); }
+
+} // namespace foretrain::layers

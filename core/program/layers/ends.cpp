@@ -1,0 +1,126 @@
+#include "core/program/layers/ends.h"
+
+#include "core/program/axes/tensor.h"
+
+namespace foretrain::layers {
+
+CrossEntropy cross_entropy_of(const LayerContext& c) { return c.job->cross_entropy.value_or(c.semantics->cross_entropy); }
+
+void Embedding::forward(BlockBuilder& b, int output) {
+  const LayerContext& c = b.context();
+  const ModelSpec& m = *c.model;
+  const std::int64_t h = m.hidden;
+  if (owns_table_)
+    weight_ = b.parameter({"embedding", {c.vocab_padded, h}, {c.vocab_padded / c.layout.tp, h}, false, false});
+  if (m.learned_positions > 0) b.parameter({"positions", {m.learned_positions, h}, {m.learned_positions, h}, false, true});
+  if (m.embedding_norm) b.parameter({"embedding_norm", {2 * h}, {2 * h}, false, true});
+  const int rows = b.temporary("embedding.rows", {c.tokens, h});
+  Op& lookup = b.compute(Segment::embedding, {}, {rows}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens * h))});
+  if (weight_ >= 0) lookup.weights = {weight_};
+  const int share = tensor::leave(b, rows, "embedding", h);
+  // Positions, scaling and the change of order from (batch, sequence) to (sequence, batch) write a copy.
+  b.compute(Segment::embedding, {share}, {output}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+}
+
+void Embedding::backward(BlockBuilder& b, int grad_output) {
+  const LayerContext& c = b.context();
+  const std::int64_t h = c.model->hidden;
+  const int gathered = tensor::enter_backward(b, grad_output, "embedding", h);
+  in_weight_pass(b, [&] {
+    Op& op = b.compute(Segment::embedding, {gathered}, {}, {traffic(c, static_cast<double>(c.width) * static_cast<double>(c.tokens * h + 3 * c.vocab_padded / c.layout.tp * h))});
+    if (weight_ >= 0) op.weight_gradients = {weight_};
+    // A dense gradient of the whole local table before it is added to the buffer.
+    op.scratch = Bytes(c.vocab_padded / c.layout.tp * h * c.width);
+  });
+}
+
+void Head::forward(BlockBuilder& b, int input) {
+  const LayerContext& c = b.context();
+  const std::int64_t h = c.model->hidden;
+  const std::int64_t local = c.vocab_padded / c.layout.tp;
+  norm_ = declare_norm(b, input, "final_norm");
+  norm_forward(b, norm_);
+  const int gathered = tensor::enter(b, norm_.output, "final_norm", h);
+  const int weight = owns_table_ ? b.parameter({"head", {c.vocab_padded, h}, {local, h}, false, false}) : -1;
+  head_ = {Segment::head, weight, c.tokens, h, local};
+  logits_ = b.buffer("logits", c.dtype, {c.tokens, local}, MemoryPart::logits);
+  linear_forward(b, head_, gathered, logits_);
+  loss_forward(b);
+}
+
+void Head::loss_forward(BlockBuilder& b) {
+  const LayerContext& c = b.context();
+  const std::int64_t local = c.vocab_padded / c.layout.tp;
+  const auto elements = static_cast<double>(c.tokens * local);
+  const auto width = static_cast<double>(c.width);
+  std::vector<int> reads = {logits_};
+  if (c.tp_split) {
+    // Row maximum, then the sum of exponentials and the target's logit: 4 and 8 bytes per token.
+    const int maximum = b.buffer("loss.maximum", DType::fp32, {c.tokens}, MemoryPart::temporaries);
+    const int sums = b.buffer("loss.sums", DType::fp32, {2, c.tokens}, MemoryPart::temporaries);
+    b.compute(Segment::loss, {logits_}, {maximum}, {traffic(c, width * elements)});
+    b.collective(Collective::all_reduce, Group::tp, Bytes(4 * c.tokens), {maximum}, {maximum});
+    b.compute(Segment::loss, {logits_, maximum}, {sums}, {traffic(c, width * elements)});
+    b.collective(Collective::all_reduce, Group::tp, Bytes(8 * c.tokens), {sums}, {sums});
+    reads.push_back(sums);
+  }
+  switch (cross_entropy_of(c)) {
+  case CrossEntropy::fused:
+    b.compute(Segment::loss, reads, {logits_}, {traffic(c, 2 * width * elements)}); // the gradient replaces the logits
+    break;
+  case CrossEntropy::vocab_parallel:
+    softmax_ = b.buffer("loss.softmax", DType::fp32, {c.tokens, local}, MemoryPart::logits);
+    b.compute(Segment::loss, reads, {softmax_}, {traffic(c, (width + 4 + 8) * elements)});
+    break;
+  case CrossEntropy::plain:
+    cast_ = b.buffer("loss.logits_fp32", DType::fp32, {c.tokens, local}, MemoryPart::logits);
+    softmax_ = b.buffer("loss.log_softmax", DType::fp32, {c.tokens, local}, MemoryPart::logits);
+    b.compute(Segment::loss, {logits_}, {cast_}, {traffic(c, (width + 4) * elements)});
+    reads = {cast_};
+    b.compute(Segment::loss, reads, {softmax_}, {traffic(c, 8 * elements)});
+    break;
+  }
+}
+
+int Head::loss_backward(BlockBuilder& b) {
+  const LayerContext& c = b.context();
+  const std::int64_t local = c.vocab_padded / c.layout.tp;
+  const auto elements = static_cast<double>(c.tokens * local);
+  const auto width = static_cast<double>(c.width);
+  switch (cross_entropy_of(c)) {
+  case CrossEntropy::fused: return logits_;
+  case CrossEntropy::vocab_parallel: {
+    const int grad = b.buffer("dlogits", c.dtype, {c.tokens, local}, MemoryPart::logits);
+    b.compute(Segment::loss, {softmax_}, {grad}, {traffic(c, (8 + width) * elements)});
+    return grad;
+  }
+  case CrossEntropy::plain: {
+    const int grad32 = b.buffer("dlogits_fp32", DType::fp32, {c.tokens, local}, MemoryPart::logits);
+    const int grad = b.buffer("dlogits", c.dtype, {c.tokens, local}, MemoryPart::logits);
+    b.compute(Segment::loss, {softmax_, cast_, logits_}, {grad32}, {traffic(c, 8 * elements)});
+    b.compute(Segment::loss, {grad32}, {grad}, {traffic(c, (4 + width) * elements)});
+    return grad;
+  }
+  }
+  return logits_;
+}
+
+void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
+  const LayerContext& c = b.context();
+  const std::int64_t h = c.model->hidden;
+  const int grad_logits = loss_backward(b);
+  const int grad_norm = b.temporary("dfinal_norm", {c.tokens, h});
+  const int gathered = tensor::enter(b, norm_.output, "final_norm", h);
+  linear_input_gradient(b, head_, grad_logits, grad_norm);
+  const int share = tensor::leave_backward(b, grad_norm, "final_norm", h);
+  in_weight_pass(b, [&] {
+    // The whole input gradient is still referenced while the weight gradient runs (Megatron-LM layers.py).
+    Op& op = b.compute(Segment::head, {gathered, grad_logits, grad_norm}, {},
+                       {gemm(c, c.tokens, head_.out, h, GemmRole::weight_gradient)});
+    if (head_.weight >= 0) op.weight_gradients = {head_.weight};
+    if (c.semantics->head_weight_gradient_copy) op.scratch = Bytes(head_.out * h * c.width);
+  });
+  norm_backward(b, norm_, share, residual_gradient, grad_input);
+}
+
+} // namespace foretrain::layers

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+
+#include "core/program/builder.h"
+#include "core/program/layers/linear.h"
+
+namespace foretrain::layers {
+
+/// A feed-forward block from its input to the residual sum.
+class FeedForwardBlock {
+public:
+  virtual ~FeedForwardBlock() = default;
+  /// Emits the forward; `sum` is the buffer of input + feed-forward output.
+  virtual void forward(BlockBuilder& b, int input, int sum) = 0;
+  /// Emits the backward: `grad` is the gradient of the sum, `grad_input` receives the input's.
+  virtual void backward(BlockBuilder& b, int grad, int grad_input) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<FeedForwardBlock> make_dense();
+[[nodiscard]] std::unique_ptr<FeedForwardBlock> make_moe();
+
+/// The gated (or plain) MLP between a tensor-parallel entry and exit: buffers and ops without norm and residual, shared
+/// by the dense feed-forward and by shared experts.
+struct Mlp {
+  Linear up;
+  Linear down;
+  Segment activation = Segment::activation;
+  int up_out = -1;
+  int hidden = -1; ///< activation output, input of the down projection
+  std::int64_t width = 0; ///< of this rank
+};
+/// `name` prefixes buffers and parameters; `ffn` is the width of the whole model.
+[[nodiscard]] Mlp declare_mlp(BlockBuilder& b, const std::string& name, std::int64_t ffn, Segment up, Segment activation,
+                              Segment down);
+void mlp_activation(BlockBuilder& b, const Mlp& mlp);
+/// From the gathered input to the down projection's partial sums.
+void mlp_forward(BlockBuilder& b, const Mlp& mlp, int gathered, int partial);
+/// From the gradient of the partial sums to the gradient of the gathered input; weight gradient of `down` included.
+/// Returns the gradient of the up projection's output, which its weight gradient needs.
+int mlp_backward(BlockBuilder& b, const Mlp& mlp, int grad_partial, int grad_gathered, const std::string& name);
+
+} // namespace foretrain::layers

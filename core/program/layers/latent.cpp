@@ -1,0 +1,174 @@
+#include "core/base/check.h"
+#include "core/program/axes/tensor.h"
+#include "core/program/layers/attention.h"
+#include "core/program/layers/linear.h"
+
+namespace foretrain::layers {
+namespace {
+
+/// Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434), as Megatron-Core runs it: the down projections are
+/// replicated over tp and work on this rank's tokens, the up projections are split by head.
+class LatentAttentionBlock final : public AttentionBlock {
+public:
+  explicit LatentAttentionBlock(int window) : window_(window) {}
+
+  void forward(BlockBuilder& b, int input, int sum) override {
+    const LayerContext& c = b.context();
+    const LatentAttention& mla = *c.model->latent;
+    const std::int64_t h = c.model->hidden;
+    norm_ = declare_norm(b, input, "norm1");
+    qk_ = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+    core_ = declare_core(b, AttentionWidths{c.heads, c.heads, static_cast<int>(qk_), mla.v_head_dim, window_});
+    declare(b);
+    norm_forward(b, norm_);
+    emit_down(b);
+    emit_up(b);
+    core_forward(b, core_);
+    const int partial = b.temporary("attention_out", {c.tokens, h});
+    linear_forward(b, out_, core_.out, partial);
+    const int share = tensor::leave(b, partial, "attention_out", h);
+    b.compute(Segment::residual, {input, share}, {sum},
+              {traffic(c, 3.0 * static_cast<double>(c.width * c.tokens_sp) * static_cast<double>(h))});
+  }
+
+  void backward(BlockBuilder& b, int grad, int grad_input) override {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const int grad_out = tensor::enter_backward(b, grad, "attention_out", h);
+    const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
+    linear_input_gradient(b, out_, grad_out, grad_core);
+    linear_weight_gradient(b, out_, core_.out, grad_out);
+    if (recomputes(c, RecomputeModule::mla_up)) recomputed(b, [&] { emit_up(b); });
+    const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
+    up_backward(b, g);
+    down_backward(b);
+    norm_backward(b, norm_, grad_norm_, grad, grad_input);
+  }
+
+private:
+  void declare(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const LatentAttention& mla = *c.model->latent;
+    const std::int64_t h = c.model->hidden;
+    const std::int64_t heads = c.model->heads;
+    const std::int64_t kv_out = mla.qk_nope_head_dim + mla.v_head_dim;
+    kv_lora_ = mla.kv_lora_rank;
+    compressed_ = kv_lora_ + mla.qk_rope_head_dim;
+    q_lora_ = mla.q_lora_rank.value_or(0);
+    if (q_lora_ > 0) {
+      q_down_ = {Segment::mla_down, b.parameter({"q_down", {q_lora_, h}, {q_lora_, h}, false, true}), c.tokens_sp, h, q_lora_};
+      b.parameter({"q_norm", {q_lora_}, {q_lora_}, false, true});
+      q_compressed_ = b.activation("q_compressed", {c.tokens_sp, q_lora_});
+      q_normed_ = b.activation("q_normed", {c.tokens_sp, q_lora_});
+    }
+    const std::int64_t q_in = q_lora_ > 0 ? q_lora_ : h;
+    q_up_ = {Segment::mla_up, b.parameter({"q_up", {heads * qk_, q_in}, {c.heads * qk_, q_in}, false, false}), c.tokens, q_in,
+             c.heads * qk_};
+    kv_down_ = {Segment::mla_down, b.parameter({"kv_down", {compressed_, h}, {compressed_, h}, false, true}), c.tokens_sp, h,
+                compressed_};
+    b.parameter({"kv_norm", {kv_lora_}, {kv_lora_}, false, true});
+    kv_compressed_ = b.activation("kv_compressed", {c.tokens_sp, compressed_});
+    kv_normed_ = b.activation("kv_normed", {c.tokens_sp, kv_lora_});
+    kv_up_ = {Segment::mla_up, b.parameter({"kv_up", {heads * kv_out, kv_lora_}, {c.heads * kv_out, kv_lora_}, false, false}),
+              c.tokens, kv_lora_, c.heads * kv_out};
+    const std::int64_t inner = std::int64_t{c.heads} * mla.v_head_dim;
+    out_ = {Segment::attention_out,
+            b.parameter({"attention_out", {h, heads * mla.v_head_dim}, {h, inner}, false, false}), c.tokens, inner, h};
+  }
+
+  [[nodiscard]] double norm_bytes(const LayerContext& c, std::int64_t width, int passes) const {
+    return passes * static_cast<double>(c.width * c.tokens_sp) * static_cast<double>(width);
+  }
+
+  void emit_down(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    if (q_lora_ > 0) {
+      linear_forward(b, q_down_, norm_.output, q_compressed_);
+      b.compute(Segment::norm, {q_compressed_}, {q_normed_}, {traffic(c, norm_bytes(c, q_lora_, 2))});
+    }
+    linear_forward(b, kv_down_, norm_.output, kv_compressed_);
+    b.compute(Segment::norm, {kv_compressed_}, {kv_normed_}, {traffic(c, norm_bytes(c, kv_lora_, 2))});
+  }
+
+  void emit_up(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const int q_in = tensor::enter(b, q_lora_ > 0 ? q_normed_ : norm_.output, "q_normed", q_up_.in);
+    const int q = b.temporary("q_up", {c.tokens, q_up_.out});
+    linear_forward(b, q_up_, q_in, q);
+    const int kv_in = tensor::enter(b, kv_normed_, "kv_normed", kv_lora_);
+    const int kv = b.temporary("kv_up", {c.tokens, kv_up_.out});
+    linear_forward(b, kv_up_, kv_in, kv);
+    // RoPE writes queries, keys (rotary part repeated per head) and values as contiguous tensors.
+    const double moved = 2.0 * static_cast<double>(c.width * c.tokens) * static_cast<double>(q_up_.out + kv_up_.out);
+    if (c.ulysses == 1) {
+      b.compute(Segment::rope, {q, kv, kv_compressed_}, {core_.q, core_.k, core_.v}, {traffic(c, moved)});
+      return;
+    }
+    const std::int64_t v_dim = c.model->latent->v_head_dim;
+    const int qt = b.temporary("q.by_tokens", {c.tokens, c.heads * qk_});
+    const int kt = b.temporary("k.by_tokens", {c.tokens, c.heads * qk_});
+    const int vt = b.temporary("v.by_tokens", {c.tokens, c.heads * v_dim});
+    b.compute(Segment::rope, {q, kv, kv_compressed_}, {qt, kt, vt}, {traffic(c, moved)});
+    b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
+                 Bytes(c.tokens * c.heads * (2 * qk_ + v_dim) * c.width), {qt, kt, vt}, {core_.q, core_.k, core_.v});
+  }
+
+  void up_backward(BlockBuilder& b, const std::array<int, 3>& g) {
+    const LayerContext& c = b.context();
+    const double moved = 2.0 * static_cast<double>(c.width * c.tokens) * static_cast<double>(q_up_.out + kv_up_.out);
+    const int grad_q = b.temporary("dq_up", {c.tokens, q_up_.out});
+    const int grad_kv = b.temporary("dkv_up", {c.tokens, kv_up_.out});
+    const int grad_rope = b.temporary("dk_rope", {c.tokens, compressed_ - kv_lora_});
+    b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_q, grad_kv, grad_rope}, {traffic(c, moved)});
+
+    const int q_in = tensor::enter(b, q_lora_ > 0 ? q_normed_ : norm_.output, "q_normed", q_up_.in);
+    const int grad_q_in = b.temporary("dq_normed", {c.tokens, q_up_.in});
+    linear_input_gradient(b, q_up_, grad_q, grad_q_in);
+    grad_q_share_ = tensor::leave_backward(b, grad_q_in, "q_normed", q_up_.in);
+    linear_weight_gradient(b, q_up_, q_in, grad_q);
+
+    const int kv_in = tensor::enter(b, kv_normed_, "kv_normed", kv_lora_);
+    const int grad_kv_in = b.temporary("dkv_normed", {c.tokens, kv_lora_});
+    linear_input_gradient(b, kv_up_, grad_kv, grad_kv_in);
+    const int grad_kv_share = tensor::leave_backward(b, grad_kv_in, "kv_normed", kv_lora_);
+    linear_weight_gradient(b, kv_up_, kv_in, grad_kv);
+    grad_kv_ = b.temporary("dkv_compressed", {c.tokens_sp, compressed_});
+    b.compute(Segment::norm, {kv_compressed_, grad_kv_share, grad_rope}, {grad_kv_}, {traffic(c, norm_bytes(c, kv_lora_, 3))});
+  }
+
+  void down_backward(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    grad_norm_ = b.temporary("dnorm1", {c.tokens_sp, h});
+    if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    int grad_from_q = grad_q_share_;
+    if (q_lora_ > 0) {
+      const int grad_q = b.temporary("dq_compressed", {c.tokens_sp, q_lora_});
+      b.compute(Segment::norm, {q_compressed_, grad_q_share_}, {grad_q}, {traffic(c, norm_bytes(c, q_lora_, 3))});
+      grad_from_q = b.temporary("dnorm1.from_q", {c.tokens_sp, h});
+      linear_input_gradient(b, q_down_, grad_q, grad_from_q);
+      linear_weight_gradient(b, q_down_, norm_.output, grad_q);
+    }
+    const int grad_from_kv = b.temporary("dnorm1.from_kv", {c.tokens_sp, h});
+    linear_input_gradient(b, kv_down_, grad_kv_, grad_from_kv);
+    linear_weight_gradient(b, kv_down_, norm_.output, grad_kv_);
+    b.compute(Segment::residual, {grad_from_q, grad_from_kv}, {grad_norm_}, {traffic(c, norm_bytes(c, h, 3))});
+  }
+
+  int window_;
+  std::int64_t qk_ = 0;
+  std::int64_t q_lora_ = 0;
+  std::int64_t kv_lora_ = 0;
+  std::int64_t compressed_ = 0;
+  Norm norm_;
+  AttentionCore core_;
+  Linear q_down_, q_up_, kv_down_, kv_up_, out_;
+  int q_compressed_ = -1, q_normed_ = -1, kv_compressed_ = -1, kv_normed_ = -1;
+  int grad_q_share_ = -1, grad_kv_ = -1, grad_norm_ = -1;
+};
+
+} // namespace
+
+std::unique_ptr<AttentionBlock> make_latent_attention(int window) { return std::make_unique<LatentAttentionBlock>(window); }
+
+} // namespace foretrain::layers

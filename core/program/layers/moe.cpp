@@ -1,0 +1,228 @@
+#include "core/program/axes/expert.h"
+#include "core/program/axes/tensor.h"
+#include "core/program/layers/feed_forward.h"
+#include "core/program/layers/norm.h"
+
+namespace foretrain::layers {
+namespace {
+
+/// fp32 tensors of tokens × experts that the router keeps: logits, scores, normalised and masked probabilities.
+constexpr std::int64_t kRouterTensors = 4;
+
+/// norm → router → permute → dispatch → experts → combine → unpermute (+ shared experts) → residual, as Megatron-Core
+/// with the all-to-all dispatcher and fused permutation. Probabilities are applied inside the expert activation, so
+/// expert outputs are not saved.
+class Moe final : public FeedForwardBlock {
+public:
+  void forward(BlockBuilder& b, int input, int sum) override {
+    const LayerContext& c = b.context();
+    norm_ = declare_norm(b, input, "norm2");
+    declare(b);
+    emit(b);
+    std::vector<int> terms = {input, out_};
+    if (shared_.up.weight >= 0) terms.push_back(shared_share_);
+    const auto passes = static_cast<double>(terms.size() + 1);
+    b.compute(Segment::residual, terms, {sum}, {traffic(c, passes * row_bytes(c, sizes_.tokens))});
+  }
+
+  void backward(BlockBuilder& b, int grad, int grad_input) override {
+    const LayerContext& c = b.context();
+    if (recomputes(c, RecomputeModule::moe)) recomputed(b, [&] { emit(b); });
+    int grad_norm = routed_backward(b, grad);
+    if (shared_.up.weight >= 0) grad_norm = shared_backward(b, grad, grad_norm);
+    norm_backward(b, norm_, grad_norm, grad, grad_input);
+  }
+
+private:
+  [[nodiscard]] static double row_bytes(const LayerContext& c, std::int64_t rows) {
+    return static_cast<double>(c.width * rows) * c.model->hidden;
+  }
+
+  void declare(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const MoeSpec& moe = *c.model->moe;
+    const std::int64_t h = c.model->hidden;
+    const std::int64_t experts = moe.experts;
+    const std::int64_t matrices = c.model->gated ? 2 : 1;
+    sizes_ = expert::sizes_of(c);
+    router_ = b.parameter({"router", {experts, h}, {experts, h}, false, true});
+    if (moe.router_bias || moe.correction_bias) b.parameter({"router.bias", {experts}, {experts}, false, true});
+    up_ = b.parameter({"expert_up", {experts, matrices * moe.ffn, h}, {sizes_.experts, matrices * sizes_.width, h}, true, false});
+    down_ = b.parameter({"expert_down", {experts, h, moe.ffn}, {sizes_.experts, h, sizes_.width}, true, false});
+    if (moe.expert_bias) {
+      b.parameter({"expert_up.bias", {experts, matrices * moe.ffn}, {sizes_.experts, matrices * sizes_.width}, true, false});
+      b.parameter({"expert_down.bias", {experts, h}, {sizes_.experts, h}, true, false});
+    }
+    scores_ = b.buffer("router.scores", DType::fp32, {kRouterTensors, sizes_.tokens, experts}, MemoryPart::activations);
+    map_ = b.buffer("routing_map", DType::int8, {sizes_.tokens, experts}, MemoryPart::activations);
+    rows_ = b.buffer("row_map", DType::fp32, {sizes_.tokens, 2 * experts + 1}, MemoryPart::activations);
+    expert_in_ = b.activation("expert_in", {sizes_.received, h});
+    up_out_ = b.activation("expert_up", {sizes_.received, matrices * sizes_.width});
+    hidden_ = b.activation("expert_hidden", {sizes_.received, sizes_.width});
+    out_ = b.temporary("moe_out", {sizes_.tokens, h});
+    if (moe.shared_ffn > 0) {
+      shared_ = declare_mlp(b, "shared", moe.shared_ffn, Segment::shared_up, Segment::shared_activation, Segment::shared_down);
+      if (moe.shared_gate) b.parameter({"shared_gate", {h}, {h}, false, true});
+    }
+  }
+
+  void emit(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    norm_forward(b, norm_);
+    route(b);
+    const bool local = c.layout.ep * c.layout.etp == 1;
+    const int permuted = local ? expert_in_ : b.temporary("permuted", {sizes_.sent, h});
+    b.compute(Segment::permute, {norm_.output, rows_, map_}, {permuted},
+              {traffic(c, row_bytes(c, sizes_.tokens) + row_bytes(c, sizes_.sent))});
+    if (!local) {
+      if (expert::needs_host_counts(c)) b.host_sync();
+      const int arrived = expert::dispatch(b, permuted, "arrived");
+      b.compute(Segment::permute, {arrived}, {expert_in_}, {traffic(c, 2 * row_bytes(c, sizes_.received))});
+    }
+    experts_forward(b);
+    const int expert_out = b.temporary("expert_out", {sizes_.received, h});
+    b.compute(Segment::expert_down, {hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)}).weights = {down_};
+    int back = expert_out;
+    if (!local) {
+      const int unsorted = b.temporary("unsorted", {sizes_.received, h});
+      b.compute(Segment::unpermute, {expert_out}, {unsorted}, {traffic(c, 2 * row_bytes(c, sizes_.received))});
+      back = expert::combine(b, unsorted, "combined");
+    }
+    b.compute(Segment::unpermute, {back, rows_, map_}, {out_},
+              {traffic(c, row_bytes(c, sizes_.tokens) + row_bytes(c, sizes_.sent))});
+    if (shared_.up.weight >= 0) shared_forward(b);
+  }
+
+  void route(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const std::int64_t experts = c.model->moe->experts;
+    const double scores = 4.0 * static_cast<double>(sizes_.tokens * experts);
+    b.compute(Segment::router, {norm_.output}, {scores_, map_, rows_},
+              {gemm(c, sizes_.tokens, experts, c.model->hidden), traffic(c, 6 * scores)})
+        .weights = {router_};
+  }
+
+  void experts_forward(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
+    b.compute(Segment::expert_up, {expert_in_}, {up_out_}, {grouped(c, up_width, h, GemmRole::forward)}).weights = {up_};
+    emit_activation(b);
+  }
+
+  void emit_activation(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
+    const double moved = static_cast<double>(c.width * sizes_.received) * static_cast<double>(up_width + sizes_.width);
+    b.compute(Segment::expert_activation, {up_out_, scores_}, {hidden_}, {traffic(c, moved)});
+  }
+
+  void shared_forward(BlockBuilder& b) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const int gathered = tensor::enter(b, norm_.output, "norm2", h);
+    const int partial = b.temporary("shared_down", {c.tokens, h});
+    mlp_forward(b, shared_, gathered, partial);
+    shared_share_ = tensor::leave(b, partial, "shared_down", h);
+  }
+
+  /// Gradient of the norm's output through the experts and the router.
+  int routed_backward(BlockBuilder& b, int grad) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const bool local = c.layout.ep * c.layout.etp == 1;
+    const int grad_rows = b.temporary("dcombined", {sizes_.sent, h});
+    b.compute(Segment::unpermute, {grad, rows_, map_}, {grad_rows},
+              {traffic(c, row_bytes(c, sizes_.tokens) + row_bytes(c, sizes_.sent))});
+    int grad_out = grad_rows;
+    if (!local) {
+      const int arrived = expert::dispatch(b, grad_rows, "darrived");
+      grad_out = b.temporary("dexpert_out", {sizes_.received, h});
+      b.compute(Segment::unpermute, {arrived}, {grad_out}, {traffic(c, 2 * row_bytes(c, sizes_.received))});
+    }
+    const int grad_in = experts_backward(b, grad_out);
+    int back = grad_in;
+    if (!local) {
+      const int unsorted = b.temporary("dunsorted", {sizes_.received, h});
+      b.compute(Segment::permute, {grad_in}, {unsorted}, {traffic(c, 2 * row_bytes(c, sizes_.received))});
+      back = expert::combine(b, unsorted, "dpermuted");
+    }
+    const int grad_norm = b.temporary("dnorm2.routed", {sizes_.tokens, h});
+    b.compute(Segment::permute, {back, rows_, map_}, {grad_norm},
+              {traffic(c, row_bytes(c, sizes_.tokens) + row_bytes(c, sizes_.sent))});
+    router_backward(b, grad_norm);
+    return grad_norm;
+  }
+
+  int experts_backward(BlockBuilder& b, int grad_out) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
+    const int grad_hidden = b.temporary("dexpert_hidden", {sizes_.received, sizes_.width});
+    b.compute(Segment::expert_down, {grad_out}, {grad_hidden}, {grouped(c, sizes_.width, h, GemmRole::input_gradient)}).weights = {down_};
+    if (recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { emit_activation(b); });
+    in_weight_pass(b, [&] {
+      b.compute(Segment::expert_down, {hidden_, grad_out}, {}, {grouped(c, h, sizes_.width, GemmRole::weight_gradient)})
+          .weight_gradients = {down_};
+    });
+    const int grad_up = b.temporary("dexpert_up", {sizes_.received, up_width});
+    const double moved = static_cast<double>(c.width * sizes_.received) * static_cast<double>(2 * up_width + sizes_.width);
+    b.compute(Segment::expert_activation, {up_out_, grad_hidden, scores_}, {grad_up}, {traffic(c, moved)});
+    const int grad_in = b.temporary("dexpert_in", {sizes_.received, h});
+    b.compute(Segment::expert_up, {grad_up}, {grad_in}, {grouped(c, h, up_width, GemmRole::input_gradient)}).weights = {up_};
+    in_weight_pass(b, [&] {
+      b.compute(Segment::expert_up, {expert_in_, grad_up}, {}, {grouped(c, up_width, h, GemmRole::weight_gradient)})
+          .weight_gradients = {up_};
+    });
+    return grad_in;
+  }
+
+  void router_backward(BlockBuilder& b, int grad_norm) {
+    const LayerContext& c = b.context();
+    const std::int64_t experts = c.model->moe->experts;
+    const std::int64_t h = c.model->hidden;
+    const int grad_scores = b.buffer("drouter", DType::fp32, {sizes_.tokens, experts}, MemoryPart::temporaries);
+    const double scores = 4.0 * static_cast<double>(sizes_.tokens * experts);
+    b.compute(Segment::router, {scores_, grad_norm}, {grad_scores}, {traffic(c, 4 * scores)});
+    b.compute(Segment::router, {grad_scores, grad_norm}, {grad_norm},
+              {gemm(c, sizes_.tokens, h, experts, GemmRole::input_gradient)})
+        .weights = {router_};
+    in_weight_pass(b, [&] {
+      b.compute(Segment::router, {norm_.output, grad_scores}, {}, {gemm(c, sizes_.tokens, experts, h, GemmRole::weight_gradient)})
+          .weight_gradients = {router_};
+    });
+  }
+
+  int shared_backward(BlockBuilder& b, int grad, int grad_routed) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const int grad_out = tensor::enter_backward(b, grad, "shared_down", h);
+    const int grad_gathered = b.temporary("dnorm2.shared", {c.tokens, h});
+    const int grad_up = mlp_backward(b, shared_, grad_out, grad_gathered, "shared");
+    const int gathered = tensor::enter(b, norm_.output, "norm2", h);
+    const int share = tensor::leave_backward(b, grad_gathered, "norm2.shared", h);
+    linear_weight_gradient(b, shared_.up, gathered, grad_up);
+    const int total = b.temporary("dnorm2", {c.tokens_sp, h});
+    b.compute(Segment::residual, {grad_routed, share}, {total}, {traffic(c, 3 * row_bytes(c, c.tokens_sp))});
+    return total;
+  }
+
+  [[nodiscard]] Kernel grouped(const LayerContext& c, std::int64_t n, std::int64_t k, GemmRole role) const {
+    const double rows = static_cast<double>(sizes_.received) / static_cast<double>(sizes_.experts);
+    return grouped_gemm(c, sizes_.experts, rows, n, k, role);
+  }
+
+  Norm norm_;
+  expert::Sizes sizes_;
+  Mlp shared_;
+  int router_ = -1, up_ = -1, down_ = -1;
+  int scores_ = -1, map_ = -1, rows_ = -1;
+  int expert_in_ = -1, up_out_ = -1, hidden_ = -1, out_ = -1, shared_share_ = -1;
+};
+
+} // namespace
+
+std::unique_ptr<FeedForwardBlock> make_moe() { return std::make_unique<Moe>(); }
+
+} // namespace foretrain::layers

@@ -1,0 +1,39 @@
+#include "core/program/layers/norm.h"
+
+namespace foretrain::layers {
+
+Norm declare_norm(BlockBuilder& b, int input, const std::string& name) {
+  const LayerContext& c = b.context();
+  const std::int64_t h = c.model->hidden;
+  const bool layer_norm = c.model->norm == NormKind::layer;
+  Norm norm;
+  norm.input = input;
+  norm.output = b.activation(name, {c.tokens_sp, h});
+  norm.statistics = b.buffer(name + ".statistics", DType::fp32, {layer_norm ? 2 : 1, c.tokens_sp}, MemoryPart::activations);
+  b.parameter({name, {h}, {h}, false, true});
+  if (layer_norm) b.parameter({name + ".bias", {h}, {h}, false, true});
+  return norm;
+}
+
+void norm_forward(BlockBuilder& b, const Norm& norm) {
+  const LayerContext& c = b.context();
+  const double elements = static_cast<double>(c.tokens_sp) * c.model->hidden;
+  const auto width = static_cast<double>(c.width);
+  b.compute(Segment::norm, {norm.input}, {norm.output, norm.statistics}, {traffic(c, 2 * width * elements)});
+}
+
+void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int residual_gradient, int grad_input) {
+  const LayerContext& c = b.context();
+  const double elements = static_cast<double>(c.tokens_sp) * c.model->hidden;
+  const auto width = static_cast<double>(c.width);
+  std::vector<int> reads = {norm.input, norm.statistics, grad_output};
+  // Reads input and gradient, writes the gradient; the residual's gradient is added in the same pass.
+  double moved = 3 * width * elements;
+  if (residual_gradient >= 0) {
+    reads.push_back(residual_gradient);
+    moved += width * elements;
+  }
+  b.compute(Segment::norm, std::move(reads), {grad_input}, {traffic(c, moved)});
+}
+
+} // namespace foretrain::layers

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+#include "core/program/builder.h"
+
+namespace foretrain::layers {
+
+/// Buffers of one norm.
+struct Norm {
+  int input = -1;  ///< saved
+  int output = -1; ///< saved as the next GEMM's input
+  int statistics = -1;
+};
+
+/// RMSNorm or LayerNorm over this rank's tokens. Saves input, output (which the GEMM after it needs) and one fp32 number
+/// per token (two for LayerNorm), as TransformerEngine's LayerNormLinear does. `name` is "norm1", "norm2" …
+[[nodiscard]] Norm declare_norm(BlockBuilder& b, int input, const std::string& name);
+void norm_forward(BlockBuilder& b, const Norm& norm);
+/// dInput from dOutput; adds `residual_gradient` (−1: none) and writes `grad_input`.
+void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int residual_gradient, int grad_input);
+
+} // namespace foretrain::layers

@@ -1,0 +1,152 @@
+#include "core/program/program.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/base/check.h"
+
+namespace foretrain {
+namespace {
+
+bool contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+/// The op lists of a block one after another, as liveness sees them.
+std::vector<Op*> in_order(Block& block, bool split) {
+  std::vector<Op*> ops;
+  for (Op& op : block.forward) ops.push_back(&op);
+  if (split) {
+    for (Op& op : block.input) ops.push_back(&op);
+    for (Op& op : block.weight) ops.push_back(&op);
+  } else {
+    for (Op& op : block.backward) ops.push_back(&op);
+  }
+  return ops;
+}
+
+/// For each op, the index until which what it reads must stay: a transfer's inputs are in use until an op on the
+/// compute stream waits for what the transfer wrote.
+std::vector<std::size_t> use_ends(const std::vector<Op*>& ops) {
+  std::vector<std::size_t> ends(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    ends[i] = i;
+    if (ops[i]->stream == Stream::compute) continue;
+    for (std::size_t j = i + 1; j < ops.size(); ++j) {
+      if (ops[j]->stream != Stream::compute) continue;
+      const bool waits = std::any_of(ops[i]->writes.begin(), ops[i]->writes.end(),
+                                     [&](int buffer) { return contains(ops[j]->reads, buffer); });
+      if (waits) {
+        ends[i] = j;
+        break;
+      }
+    }
+  }
+  return ends;
+}
+
+void derive_frees(Block& block, const std::vector<Op*>& ops) {
+  const std::vector<std::size_t> ends = use_ends(ops);
+  for (std::size_t b = 0; b < block.buffers.size(); ++b) {
+    const int buffer = static_cast<int>(b);
+    const BufferScope scope = block.buffers[b].scope;
+    const bool freed_elsewhere = scope == BufferScope::output || scope == BufferScope::grad_input;
+    // The input and the output's gradient are live from the start; what the block writes first is not.
+    bool live = scope == BufferScope::input || scope == BufferScope::grad_output;
+    std::size_t last = 0;
+    bool touched = false;
+    const auto close = [&] {
+      if (touched && !freed_elsewhere) ops[last]->frees.push_back(buffer);
+    };
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const bool reads = contains(ops[i]->reads, buffer);
+      const bool writes = contains(ops[i]->writes, buffer);
+      if (!reads && !writes) continue;
+      if (writes && !reads && (!live || touched)) { // a fresh value: the one before is dead
+        if (live) close();
+        ops[i]->allocates.push_back(buffer);
+        live = true;
+        last = i;
+      }
+      FORETRAIN_CHECK(live, "an op reads a buffer that nobody wrote");
+      touched = true;
+      last = std::max(last, reads ? ends[i] : i);
+    }
+    close();
+  }
+}
+
+void derive_waits(const std::vector<Op*>& ops, std::size_t buffers) {
+  constexpr int kOutside = -1;
+  std::vector<int> writer(buffers, kOutside);
+  for (Op* op : ops) {
+    for (const int buffer : op->reads) {
+      const int stream = writer[static_cast<std::size_t>(buffer)];
+      if (stream != kOutside && stream != static_cast<int>(op->stream)) op->waits.push_back(buffer);
+    }
+    for (const int buffer : op->writes) writer[static_cast<std::size_t>(buffer)] = static_cast<int>(op->stream);
+  }
+}
+
+Block::Memory fold(const Block& block, const std::vector<Op>& ops) {
+  Block::Memory memory;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    for (const int buffer : ops[i].allocates) memory.net += block.buffers[static_cast<std::size_t>(buffer)].bytes;
+    if (memory.net + ops[i].scratch > memory.peak) {
+      memory.peak = memory.net + ops[i].scratch;
+      memory.peak_op = static_cast<int>(i);
+    }
+    for (const int buffer : ops[i].frees) memory.net -= block.buffers[static_cast<std::size_t>(buffer)].bytes;
+  }
+  return memory;
+}
+
+} // namespace
+
+const std::vector<Op>& Block::ops(Pass pass) const {
+  switch (pass) {
+  case Pass::forward: return forward;
+  case Pass::backward: return backward;
+  case Pass::input: return input;
+  case Pass::weight: return weight;
+  case Pass::recompute:
+  case Pass::step: break;
+  }
+  FORETRAIN_CHECK(false, "a block has ops for forward, backward, input and weight");
+}
+
+const Block::Memory& Block::memory(Pass pass) const {
+  switch (pass) {
+  case Pass::forward: return forward_memory;
+  case Pass::backward: return backward_memory;
+  case Pass::input: return input_memory;
+  case Pass::weight: return weight_memory;
+  case Pass::recompute:
+  case Pass::step: break;
+  }
+  FORETRAIN_CHECK(false, "a block has memory for forward, backward, input and weight");
+}
+
+Block::Memory then(const Block::Memory& a, const Block::Memory& b) {
+  Block::Memory both;
+  both.net = a.net + b.net;
+  both.peak = std::max(a.peak, a.net + b.peak);
+  return both;
+}
+
+void finish_block(Block& block, bool split) {
+  if (split) block.backward.clear();
+  else {
+    block.input.clear();
+    block.weight.clear();
+  }
+  const std::vector<Op*> ops = in_order(block, split);
+  derive_frees(block, ops);
+  derive_waits(ops, block.buffers.size());
+  block.forward_memory = fold(block, block.forward);
+  block.backward_memory = fold(block, block.backward);
+  block.input_memory = fold(block, block.input);
+  block.weight_memory = fold(block, block.weight);
+}
+
+} // namespace foretrain
