@@ -1,0 +1,258 @@
+#include "core/program/axes/data.h"
+#include "core/program/axes/data_detail.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace foretrain::data {
+namespace detail {
+
+Op transfer(Collective kind, Group group, DType dtype, std::int64_t elements, Stream stream) {
+  Op op;
+  op.kind = OpKind::collective;
+  op.pass = Pass::step;
+  op.stream = stream;
+  op.part = TimePart::dp;
+  op.collective = kind;
+  op.group = group;
+  op.dtype = dtype;
+  op.bytes = Bytes(elements * bits_of(dtype) / 8);
+  return op;
+}
+
+DType gradient_dtype(const LayerContext& c) {
+  switch (c.job->precision) {
+  case Precision::fp32: return DType::fp32;
+  case Precision::fp64: return DType::fp64;
+  case Precision::bf16:
+  case Precision::fp16:
+  case Precision::fp8_delayed:
+  case Precision::fp8_current:
+  case Precision::fp8_blockwise:
+  case Precision::mxfp8:
+  case Precision::nvfp4: return c.job->gradient;
+  }
+  return c.job->gradient;
+}
+
+std::vector<Op> reductions(const LayerContext& c, const Mesh& mesh, std::int64_t elements, bool expert) {
+  std::vector<Op> ops;
+  if (elements == 0) return ops;
+  const DType dtype = gradient_dtype(c);
+  const Group all = expert ? Group::expert_data : Group::data;
+  const Group shard = expert ? Group::expert_shard : Group::shard;
+  if (mesh.size(all) == 1) return ops;
+  if (c.layout.sharding.kind == ShardingKind::none) {
+    ops.push_back(transfer(Collective::all_reduce, all, dtype, elements, Stream::gradients));
+    return ops;
+  }
+  if (mesh.size(shard) > 1) ops.push_back(transfer(Collective::reduce_scatter, shard, dtype, elements, Stream::gradients));
+  const int replicas = mesh.size(all) / mesh.size(shard);
+  if (replicas > 1)
+    ops.push_back(transfer(Collective::all_reduce, Group::replicate, dtype, elements / mesh.size(shard), Stream::gradients));
+  return ops;
+}
+
+std::vector<Op> gathers(const LayerContext& c, const Mesh& mesh, std::int64_t elements, bool expert) {
+  std::vector<Op> ops;
+  const Group shard = expert ? Group::expert_shard : Group::shard;
+  if (elements == 0 || mesh.size(shard) == 1 || c.layout.sharding.kind == ShardingKind::none) return ops;
+  ops.push_back(transfer(Collective::all_gather, shard, c.dtype, elements, Stream::parameters));
+  return ops;
+}
+
+Elements elements_of_role(const Program& program, const Role& role) {
+  Elements total;
+  for (const Chunk& chunk : role.chunks)
+    for (const int block : chunk.blocks) {
+      const Elements here = elements_of(program.blocks[static_cast<std::size_t>(block)]);
+      total.dense += here.dense;
+      total.expert += here.expert;
+      total.tp_replicated += here.tp_replicated;
+    }
+  return total;
+}
+
+bool reshards(const LayerContext& c) {
+  const Semantics& s = *c.semantics;
+  const bool by_default = c.layout.pp > 1 ? s.reshard_after_forward_pp : s.reshard_after_forward;
+  return c.layout.sharding.reshard_after_forward.value_or(by_default);
+}
+
+} // namespace detail
+
+namespace {
+
+using namespace detail;
+
+const Block& block_at(const Program& program, const Chunk& chunk, int position) {
+  return program.blocks[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])];
+}
+
+void append(Chunk& chunk, std::vector<Op> ops, const ChunkOp& place) {
+  bool first = true;
+  for (Op& op : ops) {
+    ChunkOp entry = place;
+    entry.op = std::move(op);
+    if (!first) {
+      entry.allocates = Bytes(0);
+      entry.frees = Bytes(0);
+    }
+    first = false;
+    chunk.between.push_back(std::move(entry));
+  }
+}
+
+Pass gradient_pass(const Program& program) { return program.split_backward ? Pass::weight : Pass::backward; }
+
+/// Megatron's distributed data parallel: gradients accumulate in place and are reduced once per step, in buckets of
+/// max(floor, per_rank · dp) parameters, but only where the semantics allow buckets; elsewhere one after the whole chunk.
+void bucketed_reduction(const LayerContext& c, const Program& program, const Role& role, Chunk& chunk) {
+  const Semantics& s = *c.semantics;
+  if (!c.layout.overlap.dp_gradients || !s.dp_gradient_overlap) return;
+  const bool splits = !s.buckets_only_first_chunk || (role.stage == 0 && chunk.index == 0);
+  const std::int64_t bucket = std::max(s.bucket_floor, s.bucket_per_rank * program.mesh.size(Group::data));
+  Elements pending;
+  for (int position = static_cast<int>(chunk.blocks.size()) - 1; position >= 0; --position) {
+    const Elements here = elements_of(block_at(program, chunk, position));
+    pending.dense += here.dense;
+    pending.expert += here.expert;
+    ChunkOp place;
+    place.pass = gradient_pass(program);
+    place.position = position;
+    place.when = When::last_micro_batch;
+    const bool last = position == 0;
+    if (last || (splits && pending.dense >= bucket)) {
+      append(chunk, reductions(c, program.mesh, pending.dense, false), place);
+      pending.dense = 0;
+    }
+    if (last || (splits && pending.expert >= bucket)) {
+      append(chunk, reductions(c, program.mesh, pending.expert, true), place);
+      pending.expert = 0;
+    }
+  }
+}
+
+/// Gather of the updated weights before a chunk's first forward, bucket by bucket.
+void bucketed_gather(const LayerContext& c, const Program& program, Chunk& chunk) {
+  const Semantics& s = *c.semantics;
+  if (c.layout.sharding.kind != ShardingKind::optimizer && c.layout.sharding.kind != ShardingKind::gradients) return;
+  if (!c.layout.overlap.dp_parameters || !s.dp_parameter_overlap) return;
+  const std::int64_t bucket = std::max(s.bucket_floor, s.bucket_per_rank * program.mesh.size(Group::data));
+  const int count = static_cast<int>(chunk.blocks.size());
+  Elements pending;
+  int needed_at = 0;
+  for (int position = 0; position < count; ++position) {
+    const Elements here = elements_of(block_at(program, chunk, position));
+    pending.dense += here.dense;
+    pending.expert += here.expert;
+    if (position + 1 < count && pending.dense + pending.expert < bucket) continue;
+    ChunkOp place;
+    place.pass = Pass::forward;
+    place.position = 0;
+    place.before = true;
+    place.when = When::first_micro_batch;
+    place.needed_at = needed_at;
+    append(chunk, gathers(c, program.mesh, pending.dense, false), place);
+    append(chunk, gathers(c, program.mesh, pending.expert, true), place);
+    pending = {};
+    needed_at = position + 1;
+  }
+}
+
+/// Gradients sharded while they accumulate: each block reduces in every micro-batch, through one block-sized buffer.
+void reduction_per_block(const LayerContext& c, const Program& program, Chunk& chunk, When when) {
+  const std::int64_t width = bits_of(gradient_dtype(c)) / 8;
+  for (int position = static_cast<int>(chunk.blocks.size()) - 1; position >= 0; --position) {
+    const Elements here = elements_of(block_at(program, chunk, position));
+    ChunkOp place;
+    place.pass = gradient_pass(program);
+    place.position = position;
+    place.when = when;
+    place.allocates = Bytes(width * (here.dense + here.expert));
+    place.frees = place.allocates;
+    place.freed_after = std::max(0, position - 1); // the input of one reduction stays until the next one is issued
+    append(chunk, reductions(c, program.mesh, here.dense, false), place);
+    if (here.dense > 0) place.allocates = place.frees = Bytes(0);
+    append(chunk, reductions(c, program.mesh, here.expert, true), place);
+  }
+}
+
+/// FSDP and ZeRO-3 in one pass: each block's weights are gathered one block ahead. The flat result and the copy that
+/// the block uses live side by side until the block is done (torch/distributed/fsdp/_fully_shard).
+void gather_per_block(const LayerContext& c, const Program& program, Chunk& chunk, Pass pass, When when) {
+  const int count = static_cast<int>(chunk.blocks.size());
+  for (int step = 0; step < count; ++step) {
+    const int position = pass == Pass::forward ? step : count - 1 - step;
+    const int before = pass == Pass::forward ? position - 1 : position + 1;
+    const Elements here = elements_of(block_at(program, chunk, position));
+    const Bytes whole((here.dense + here.expert) * c.width);
+    ChunkOp flat;
+    flat.pass = pass;
+    flat.position = step == 0 ? position : before;
+    flat.before = true;
+    flat.when = when;
+    flat.needed_at = position;
+    flat.waits_for = step == 0 ? -1 : before;
+    flat.allocates = whole;
+    flat.frees = whole;
+    flat.freed_after = position;
+    append(chunk, gathers(c, program.mesh, here.dense, false), flat);
+    if (here.dense > 0) flat.allocates = flat.frees = Bytes(0);
+    append(chunk, gathers(c, program.mesh, here.expert, true), flat);
+
+    // Copy out of the flat buffer; in backward the unsharded gradients of the block stand beside it.
+    ChunkOp copy;
+    copy.pass = pass;
+    copy.position = position;
+    copy.before = true;
+    copy.when = when;
+    copy.op.kind = OpKind::compute;
+    copy.op.pass = Pass::step;
+    copy.op.part = TimePart::dp;
+    Kernel kernel;
+    kernel.bytes = 2.0 * static_cast<double>(whole.value);
+    copy.op.kernels = {kernel};
+    copy.allocates = pass == Pass::forward ? whole : whole + whole;
+    copy.frees = copy.allocates;
+    copy.freed_after = position;
+    if (whole.value > 0) chunk.between.push_back(copy);
+  }
+}
+
+} // namespace
+
+Elements elements_of(const Block& block) {
+  Elements elements;
+  for (const Parameter& parameter : block.parameters) {
+    const std::int64_t local = parameter.local_elements();
+    (parameter.expert ? elements.expert : elements.dense) += local;
+    if (parameter.replicated_tp) elements.tp_replicated += local;
+  }
+  return elements;
+}
+
+void add_collectives(const LayerContext& c, const Program& program, Role& role, Chunk& chunk) {
+  switch (c.layout.sharding.kind) {
+  case ShardingKind::none:
+  case ShardingKind::optimizer:
+    bucketed_gather(c, program, chunk);
+    bucketed_reduction(c, program, role, chunk);
+    break;
+  case ShardingKind::gradients:
+    bucketed_gather(c, program, chunk);
+    reduction_per_block(c, program, chunk, When::every);
+    break;
+  case ShardingKind::parameters: {
+    // Kept unsharded between micro-batches under a pipeline: gathered in the first forward, reduced in the last backward.
+    const bool every = reshards(c);
+    const Pass backward = program.split_backward ? Pass::input : Pass::backward;
+    gather_per_block(c, program, chunk, Pass::forward, every ? When::every : When::first_micro_batch);
+    if (every) gather_per_block(c, program, chunk, backward, When::every);
+    reduction_per_block(c, program, chunk, every ? When::every : When::last_micro_batch);
+    break;
+  }
+  }
+}
+
+} // namespace foretrain::data

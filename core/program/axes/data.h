@@ -1,0 +1,28 @@
+#pragma once
+
+#include "core/program/context.h"
+#include "core/program/program.h"
+
+/// Data parallelism: when gradients are reduced and parameters gathered, in which buckets, and what that holds in memory.
+namespace foretrain::data {
+
+/// Parameters of a set of blocks by the group over which they are replicated.
+struct Elements {
+  std::int64_t dense = 0;
+  std::int64_t expert = 0;
+  std::int64_t tp_replicated = 0; ///< part of `dense` that every tp rank holds
+};
+[[nodiscard]] Elements elements_of(const Block& block);
+
+/// Adds the collectives between blocks to a chunk of `role`: bucketed reductions in the last micro-batch's backward, or
+/// per block and micro-batch for sharded gradients and parameters; gathers before use.
+void add_collectives(const LayerContext& context, const Program& program, Role& role, Chunk& chunk);
+
+/// Adds the ops of the step's end (what did not overlap, tied and replicated gradients, norm, optimizer) and their
+/// transient memory.
+void add_step(const LayerContext& context, const Program& program, Role& role);
+
+/// Model state, buffers and workspaces that stay for the whole step.
+void add_persistent(const LayerContext& context, const Program& program, Role& role);
+
+} // namespace foretrain::data

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program/axes/data.h"
+
+/// Pieces that the files of data parallelism share.
+namespace foretrain::data::detail {
+
+[[nodiscard]] Op transfer(Collective kind, Group group, DType dtype, std::int64_t elements, Stream stream);
+[[nodiscard]] DType gradient_dtype(const LayerContext& context);
+/// Gradient reduction of `elements` of one kind: all-reduce for replicas; with sharded state a reduce-scatter inside the
+/// shard group, then an all-reduce of the shard over the replicas (HSDP).
+[[nodiscard]] std::vector<Op> reductions(const LayerContext& context, const Mesh& mesh, std::int64_t elements, bool expert);
+/// Gather of updated or sharded weights.
+[[nodiscard]] std::vector<Op> gathers(const LayerContext& context, const Mesh& mesh, std::int64_t elements, bool expert);
+/// Parameters of all blocks of a stage.
+[[nodiscard]] Elements elements_of_role(const Program& program, const Role& role);
+/// Whether sharded parameters are freed after the forward.
+[[nodiscard]] bool reshards(const LayerContext& context);
+
+} // namespace foretrain::data::detail

@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/program/axes/data_detail.h"
+#include "core/program/state.h"
+
+namespace foretrain::data {
+
+using namespace detail;
+
+namespace {
+
+/// One cached half-precision gradient per distinct weight shape (TransformerEngine module/base.py, get_dummy_wgrad). The
+/// head is not one of its layers; an expert weight counts as one matrix.
+Bytes dummy_weight_gradients(const LayerContext& c, const Program& program, const Role& role) {
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const Chunk& chunk : role.chunks)
+    for (const int index : chunk.blocks) {
+      const Block& block = program.blocks[static_cast<std::size_t>(index)];
+      if (block.kind != BlockKind::layer && block.kind != BlockKind::mtp) continue;
+      for (const Parameter& parameter : block.parameters) {
+        if (parameter.local.size() < 2 || parameter.name.find("router") != std::string::npos ||
+            parameter.name.find("embedding") != std::string::npos)
+          continue;
+        const std::vector<std::int64_t> matrix(parameter.local.end() - 2, parameter.local.end());
+        if (std::find(shapes.begin(), shapes.end(), matrix) == shapes.end()) shapes.push_back(matrix);
+      }
+    }
+  std::int64_t bytes = 0;
+  for (const auto& shape : shapes) bytes += shape[0] * shape[1] * c.width;
+  return Bytes(bytes);
+}
+
+StateBytes state_of_role(const LayerContext& c, const Program& program, const Role& role) {
+  StateBytes state;
+  for (const Chunk& chunk : role.chunks)
+    for (const int index : chunk.blocks)
+      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
+        state += state_bytes(parameter, program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard), *c.job,
+                             *c.semantics, c.layout.sharding, c.layout.offload.optimizer);
+  return state;
+}
+
+/// Communicators that a rank of this layout opens.
+int communicators(const Mesh& mesh) {
+  int count = 0;
+  for (const Group group : {Group::tp, Group::cp, Group::pp, Group::ep, Group::etp, Group::data, Group::expert_data, Group::embedding})
+    if (mesh.size(group) > 1) ++count;
+  return count;
+}
+
+} // namespace
+
+void add_persistent(const LayerContext& c, const Program& program, Role& role) {
+  const Semantics& s = *c.semantics;
+  const StateBytes state = state_of_role(c, program, role);
+  const auto add = [&role](std::string name, MemoryPart part, Bytes bytes) {
+    if (bytes.value > 0) role.persistent.push_back({std::move(name), part, bytes});
+  };
+  add("parameters", MemoryPart::parameters, state.parameters);
+  add("gradients", MemoryPart::gradients, state.gradients);
+  add("master weights", MemoryPart::master, state.master);
+  add("moments", MemoryPart::moments, state.moments);
+  if (c.layout.sharding.kind == ShardingKind::parameters && !reshards(c)) {
+    const Elements total = elements_of_role(program, role);
+    add("unsharded parameters", MemoryPart::parameters, Bytes((total.dense + total.expert) * c.width));
+    add("unsharded gradients", MemoryPart::gradients, Bytes((total.dense + total.expert) * bits_of(gradient_dtype(c)) / 8));
+  }
+  if (s.dummy_weight_gradients) add("cached weight gradients", MemoryPart::temporaries, dummy_weight_gradients(c, program, role));
+  const bool has_head = role.stage == program.stages - 1;
+  add("workspaces", MemoryPart::temporaries, has_head ? s.workspace_head : s.workspace);
+  if (has_head && program.stages > 1 && s.keeps_input_gradient)
+    add("input gradient of the micro-batch before", MemoryPart::temporaries, role.boundary);
+  if (c.model->moe) add("unexplained part of mixture-of-experts runs", MemoryPart::temporaries, s.moe_allowance);
+  const bool zero = s.family == SemanticsFamily::zero && c.layout.sharding.kind != ShardingKind::none;
+  if (zero) {
+    add("reduce bucket", MemoryPart::buckets, Bytes(s.reduce_bucket * c.width * (c.layout.overlap.dp_gradients ? 2 : 1)));
+    add("gather bucket", MemoryPart::buckets, Bytes(s.gather_bucket * c.width));
+  }
+  role.outside = s.context + s.communicator * communicators(program.mesh);
+}
+
+} // namespace foretrain::data

@@ -1,0 +1,92 @@
+#include "core/program/axes/data_detail.h"
+#include "core/program/state.h"
+
+namespace foretrain::data {
+
+using namespace detail;
+
+namespace {
+
+Op step_compute(Segment segment, TimePart part, double bytes) {
+  Op op;
+  op.kind = OpKind::compute;
+  op.segment = segment;
+  op.pass = Pass::step;
+  op.part = part;
+  Kernel kernel;
+  kernel.dtype = DType::fp32;
+  kernel.bytes = bytes;
+  op.kernels = {kernel};
+  return op;
+}
+
+std::int64_t owned(std::int64_t elements, int parts) { return (elements + parts - 1) / parts; }
+
+} // namespace
+
+void add_step(const LayerContext& c, const Program& program, Role& role) {
+  const Semantics& s = *c.semantics;
+  const Mesh& mesh = program.mesh;
+  const Elements total = elements_of_role(program, role);
+  const ShardingKind sharding = c.layout.sharding.kind;
+  const auto add = [&role](Op op, Bytes peak = Bytes(0)) {
+    role.step.push_back(std::move(op));
+    role.step_peak.push_back(peak);
+  };
+  const bool once = sharding == ShardingKind::none || sharding == ShardingKind::optimizer;
+  if (once && !(c.layout.overlap.dp_gradients && s.dp_gradient_overlap)) {
+    for (Op& op : reductions(c, mesh, total.dense, false)) add(std::move(op));
+    for (Op& op : reductions(c, mesh, total.expert, true)) add(std::move(op));
+  }
+  if (c.sp && total.tp_replicated > 0) {
+    // Norm and router gradients are partial sums under sequence parallelism.
+    Op op = transfer(Collective::all_reduce, Group::tp, gradient_dtype(c), total.tp_replicated, Stream::gradients);
+    op.part = TimePart::tp;
+    add(std::move(op));
+  }
+  const bool end_stage = role.stage == 0 || role.stage == program.stages - 1;
+  if (c.model->tied_embeddings && program.stages > 1 && end_stage) {
+    Op op = transfer(Collective::all_reduce, Group::embedding, gradient_dtype(c),
+                     c.vocab_padded / c.layout.tp * c.model->hidden, Stream::gradients);
+    op.part = TimePart::pp;
+    add(std::move(op));
+  }
+
+  const int dense_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::shard);
+  const int expert_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::expert_shard);
+  const auto mine = static_cast<double>(owned(total.dense, dense_parts) + owned(total.expert, expert_parts));
+  const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
+  add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine));
+  if (mesh.world() > 1) {
+    Op norm = transfer(Collective::all_reduce, Group::world, DType::fp32, 1, Stream::gradients);
+    norm.part = TimePart::optimizer;
+    add(std::move(norm));
+  }
+  add(step_compute(Segment::gradient_norm, TimePart::optimizer, 2 * gradient_width * mine)); // clip
+  if (c.layout.offload.optimizer) {
+    Op down = step_compute(Segment::none, TimePart::optimizer, 0);
+    down.kind = OpKind::copy;
+    down.stream = Stream::host;
+    down.kernels.clear();
+    down.bytes = Bytes(static_cast<std::int64_t>(gradient_width * mine));
+    Op up = down;
+    up.bytes = Bytes(static_cast<std::int64_t>(static_cast<double>(c.width) * mine));
+    add(std::move(down));
+    Op host = step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine);
+    host.stream = Stream::host;
+    add(std::move(host));
+    add(std::move(up));
+  } else {
+    add(step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine));
+  }
+  const double held = once ? static_cast<double>(total.dense + total.expert) : mine;
+  add(step_compute(Segment::zero_gradients, TimePart::optimizer, gradient_width * held));
+  const bool gathers_at_end = (sharding == ShardingKind::optimizer || sharding == ShardingKind::gradients) &&
+                              !(c.layout.overlap.dp_parameters && s.dp_parameter_overlap);
+  if (gathers_at_end) {
+    for (Op& op : gathers(c, mesh, total.dense, false)) add(std::move(op));
+    for (Op& op : gathers(c, mesh, total.expert, true)) add(std::move(op));
+  }
+}
+
+} // namespace foretrain::data

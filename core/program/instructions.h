@@ -1,0 +1,22 @@
+#pragma once
+
+#include <vector>
+
+#include "core/program/program.h"
+#include "core/program/schedules/schedule.h"
+
+namespace foretrain {
+
+/// The instructions of one stage: the schedule's slots with the transfers between stages.
+///
+/// Blocking (Megatron's schedules without interleaving): what a slot sends and what the next slot needs are issued as one
+/// batch after the slot, and compute waits for both. Overlapped: the next slot's receive is posted before the slot runs,
+/// the slot waits for its own input only, and a send is waited for one slot later.
+[[nodiscard]] std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
+                                                       int stage, bool blocking);
+
+/// Whether the slot's input comes from another stage, and whether its output goes to one.
+[[nodiscard]] bool needs_receive(const ScheduleSlot& slot, const ScheduleShape& shape, int stage);
+[[nodiscard]] bool needs_send(const ScheduleSlot& slot, const ScheduleShape& shape, int stage);
+
+} // namespace foretrain

@@ -1,0 +1,107 @@
+#include "core/program/lower.h"
+
+#include <algorithm>
+
+#include "core/base/check.h"
+#include "core/program/axes/data.h"
+#include "core/program/chunks.h"
+#include "core/program/instructions.h"
+#include "core/program/schedules/schedule.h"
+#include "core/program/stages.h"
+
+namespace foretrain {
+namespace {
+
+/// Index of the block with this key, built on first use.
+class BlockTable {
+public:
+  BlockTable(const LayerContext& context, std::vector<Block>& blocks) : context_(context), blocks_(blocks) {}
+  int index_of(const BlockKey& key) {
+    const auto found = std::find(keys_.begin(), keys_.end(), key);
+    if (found != keys_.end()) return static_cast<int>(found - keys_.begin());
+    keys_.push_back(key);
+    blocks_.push_back(make_block(context_, key));
+    return static_cast<int>(keys_.size()) - 1;
+  }
+
+private:
+  const LayerContext& context_;
+  std::vector<Block>& blocks_;
+  std::vector<BlockKey> keys_;
+};
+
+double fragmentation_of(const LayerContext& c) {
+  const Semantics& s = *c.semantics;
+  if (c.job->expandable_segments) return s.fragmentation_expandable;
+  double share = s.fragmentation;
+  if (c.layout.pp > 1) share = std::max(share, s.fragmentation_pp);
+  if (c.model->moe) share = std::max(share, s.fragmentation_moe);
+  if (c.layout.cp > 1) share = std::max(share, s.fragmentation_long);
+  return share;
+}
+
+} // namespace
+
+std::vector<int> fanouts_of(const ClusterSpec& cluster) {
+  std::vector<int> fanouts;
+  fanouts.reserve(cluster.tiers.size());
+  for (const TierSpec& tier : cluster.tiers) fanouts.push_back(tier.fanout);
+  return fanouts;
+}
+
+int micro_batches_of(const JobSpec& job, const Layout& layout) {
+  return static_cast<int>(job.global_batch / (std::int64_t{layout.micro_batch} * layout.dp()));
+}
+
+Program lower(const Plan& plan, const Semantics& semantics) {
+  const Layout& layout = plan.layout;
+  const Schedule* schedule = schedules().find(layout.schedule.kind);
+  FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
+  const ScheduleShape shape{layout.pp, layout.schedule.chunks, micro_batches_of(plan.job, layout)};
+  FORETRAIN_CHECK(!schedule->legal(shape), "the rules admit only legal shapes");
+
+  Program program;
+  program.semantics = semantics.name;
+  program.mesh = Mesh(layout, fanouts_of(plan.cluster));
+  program.stages = layout.pp;
+  program.micro_batches = shape.micro_batches;
+  program.split_backward = schedule->splits_backward();
+  program.blocking_p2p = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
+  const LayerContext context = make_context(plan.model, plan.job, semantics, layout, program.split_backward);
+  program.fragmentation = fragmentation_of(context);
+
+  const std::vector<LayerShape> shapes = layer_shapes(plan.model);
+  const std::vector<int> layers = layers_per_chunk(plan.model, layout);
+  BlockTable table(context, program.blocks);
+  for (int stage = 0; stage < layout.pp; ++stage) {
+    Role role;
+    role.stage = stage;
+    role.boundary = Bytes(context.tokens_sp * plan.model.hidden * context.width);
+    for (int index = 0; index < shape.chunks; ++index) {
+      Chunk chunk;
+      chunk.index = index;
+      chunk.depth = index * layout.pp + stage;
+      const ChunkPlan planned = chunk_plan(plan.model, shapes, layout, layers, chunk.depth);
+      chunk.layers = planned.layers;
+      for (const BlockKey& key : planned.blocks) chunk.blocks.push_back(table.index_of(key));
+      role.chunks.push_back(std::move(chunk));
+    }
+    role.instructions = instructions_of(schedule->order(shape, stage), shape, stage, program.blocking_p2p);
+    program.roles.push_back(std::move(role));
+  }
+  for (Role& role : program.roles) {
+    for (Chunk& chunk : role.chunks) data::add_collectives(context, program, role, chunk);
+    data::add_step(context, program, role);
+    data::add_persistent(context, program, role);
+    for (int i = 0; i < static_cast<int>(role.step.size()); ++i) {
+      Instruction instruction;
+      instruction.kind = InstructionKind::step;
+      instruction.pass = Pass::step;
+      instruction.step = i;
+      role.instructions.push_back(instruction);
+    }
+  }
+  return program;
+}
+
+} // namespace foretrain

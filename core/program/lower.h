@@ -1,0 +1,19 @@
+#pragma once
+
+#include "core/program/program.h"
+#include "core/spec/plan.h"
+#include "core/spec/semantics.h"
+
+namespace foretrain {
+
+/// Lowers a legal plan (the planner's rules admit it) to the Program that replay, SimGrid and the executor interpret.
+/// Deterministic: equal plans and semantics give equal Programs.
+[[nodiscard]] Program lower(const Plan& plan, const Semantics& semantics);
+
+/// Fan-outs of a cluster's tiers, innermost first: what a Mesh needs.
+[[nodiscard]] std::vector<int> fanouts_of(const ClusterSpec& cluster);
+
+/// Micro-batches per step and data-parallel rank; the division is exact for legal plans.
+[[nodiscard]] int micro_batches_of(const JobSpec& job, const Layout& layout);
+
+} // namespace foretrain
