@@ -87,7 +87,6 @@ struct JobSpec {
   std::optional<int> vocab_extra;            ///< rows the tokenizer adds before padding; absent: the semantics' figure
   std::string semantics = "megatron-core";   ///< id in data/semantics
   std::vector<LengthBin> packed;             ///< empty: every sequence has the full length
-  std::optional<int> vocab_extra;            ///< rows the tokenizer adds before padding; absent: as the semantics say
   bool operator==(const JobSpec&) const = default;
 };
 
