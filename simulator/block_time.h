@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "core/program/program.h"
+#include "core/spec/prediction.h"
+#include "simulator/cost.h"
+
+namespace foretrain {
+
+/// Duration of one pass of a block on a rank of its own, with what its compute stream spends it on. Parts add up.
+struct BlockTime {
+  double seconds = 0;
+  TimeParts parts{};
+  Evidence evidence = Evidence::measured;
+  bool operator==(const BlockTime&) const = default;
+};
+
+/// Host time that a block's launches need at least: kernels cannot go faster than they are issued.
+struct HostFloor {
+  double per_layer = 0; ///< forward of one layer; a backward takes twice as long
+  double sync = 0;      ///< one device synchronisation
+};
+
+/// Runs the ops of one pass on their streams: ops of a stream in order, each after the buffers it waits for; compute
+/// slows down while a transfer runs beside it and the other way round (CostModel::interference, transfer_rate).
+[[nodiscard]] BlockTime block_time(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost,
+                                   const HostFloor& host);
+
+/// Undisturbed duration of any op that is not a pipeline transfer.
+[[nodiscard]] Cost op_cost(const Op& op, const Mesh& mesh, const CostModel& cost, const HostFloor& host);
+
+} // namespace foretrain
