@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+
+#include "core/base/result.h"
+#include "core/spec/calibration.h"
+#include "core/spec/plan.h"
+#include "core/spec/prediction.h"
+#include "core/spec/semantics.h"
+
+namespace foretrain {
+
+/// What the search keeps of a layout: time and memory at slot granularity.
+struct Evaluation {
+  double step_seconds = 0;
+  std::int64_t device_bytes = 0; ///< highest over the stages
+  int worst_stage = 0;
+};
+
+/// Evaluates layouts of one study. Blocks, stages and schedule orders are built once and shared between layouts and
+/// threads; an object per thread (`Worker`) holds scratch memory. Equal layouts give equal results in any order.
+class Evaluator {
+public:
+  /// Errors: a device figure that the job needs is unknown.
+  [[nodiscard]] static Result<Evaluator> make(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
+                                              const Semantics& semantics, const Calibration& calibration);
+  ~Evaluator();
+  Evaluator(Evaluator&&) noexcept;
+  Evaluator& operator=(Evaluator&&) noexcept;
+
+  class Worker {
+  public:
+    ~Worker();
+    Worker(Worker&&) noexcept;
+    /// Slot granularity, tens of microseconds. The layout must be legal (first_rejection finds nothing).
+    [[nodiscard]] Evaluation evaluate(const Layout& layout);
+
+  private:
+    friend class Evaluator;
+    struct Data;
+    explicit Worker(std::unique_ptr<Data> data);
+    std::unique_ptr<Data> data_;
+  };
+  [[nodiscard]] Worker worker() const;
+
+  /// Full prediction at slot granularity (Engine::slots): time parts, memory per stage with parts, verdict, interval.
+  [[nodiscard]] Prediction predict(const Layout& layout) const;
+
+  /// Device memory that a plan may use: what the driver reports, else the marketed size. Absent: unknown, nothing is
+  /// judged to fit.
+  [[nodiscard]] std::optional<Bytes> capacity() const;
+
+  struct Shared;
+  [[nodiscard]] const Shared& shared() const { return *shared_; }
+
+private:
+  explicit Evaluator(std::shared_ptr<const Shared> shared);
+  std::shared_ptr<const Shared> shared_;
+};
+
+/// Completes a prediction from its step time and memory: throughput, model FLOP/s and MFU (Megatron's convention), verdict
+/// against the capacity with an `out-of-memory` rejection, 80 % interval by evidence.
+void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics& semantics, std::optional<Bytes> capacity);
+
+} // namespace foretrain

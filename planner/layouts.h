@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/spec/plan.h"
+#include "core/spec/semantics.h"
+
+namespace foretrain {
+
+/// The layouts of a study as a mixed-radix number: every combination of the values of each dimension whose product of
+/// degrees is the number of devices. Counted exactly before anything is evaluated, so that progress is a fraction.
+class LayoutSpace {
+public:
+  LayoutSpace(const Study& study, const Semantics& semantics);
+
+  /// Layouts that will be visited.
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  /// Groups of layouts with the same degrees (tp, pp, cp, ep, etp, dp): the unit of parallel work.
+  [[nodiscard]] std::size_t groups() const { return groups_.size(); }
+  [[nodiscard]] std::int64_t group_size(std::size_t group) const;
+  /// Visits every layout of a group in a fixed order; stops when `visit` returns false.
+  void visit_group(std::size_t group, const std::function<bool(const Layout&)>& visit) const;
+
+private:
+  struct Group {
+    Layout degrees;
+    std::int64_t size = 0;
+  };
+  struct Dimensions {
+    std::vector<int> micro_batch;
+    std::vector<bool> sequence_parallel;
+    std::vector<ScheduleChoice> schedules;
+    std::vector<ShardingChoice> sharding;
+    std::vector<ContextChoice> context;
+    std::vector<DispatchChoice> dispatch;
+    std::vector<RecomputeChoice> recompute;
+    std::vector<bool> offload;
+  };
+  [[nodiscard]] Dimensions dimensions_of(const Layout& degrees) const;
+
+  Study study_;
+  Semantics semantics_;
+  std::vector<Group> groups_;
+  std::int64_t size_ = 0;
+};
+
+} // namespace foretrain

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/spec/calibration.h"
+#include "core/spec/plan.h"
+#include "core/spec/prediction.h"
+#include "core/spec/semantics.h"
+#include "planner/evaluate.h"
+
+namespace foretrain {
+
+/// How far a search is. `done` counts layouts of the space that were judged.
+struct Progress {
+  std::string phase; ///< "search", "replay", "simgrid"
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+  std::int64_t fitting = 0;
+};
+
+struct SearchOptions {
+  int jobs = 1;            ///< worker threads (and simulator processes)
+  int top = 20;            ///< plans in `ranked`
+  std::int64_t keep = 100'000; ///< candidates kept for the store
+  int near_misses = 20;    ///< per rule
+  bool refine = true;      ///< replay the best at op granularity
+  int refine_replay = 50;  ///< candidates replayed op by op
+  int refine_simgrid = 0;  ///< of these, simulated on the network
+  std::string worker;      ///< path of foretrain-sim-worker; needed with refine_simgrid > 0
+  std::function<void(const Progress&)> progress; ///< called from one thread at a time, at most ten times a second
+  const std::atomic<bool>* stop = nullptr;       ///< set to end early; what was found stands
+};
+
+struct Candidate {
+  Layout layout;
+  Evaluation slots;           ///< of the search
+  Prediction prediction;      ///< of the best engine that looked at it; empty verdict data for kept-only candidates
+  bool refined = false;
+};
+
+struct NearMiss {
+  Layout layout;
+  Rejection rejection;
+  Evaluation slots; ///< of out-of-memory misses
+};
+
+struct SearchResult {
+  std::int64_t enumerated = 0;
+  std::int64_t legal = 0;
+  std::int64_t evaluated = 0;
+  std::int64_t fits = 0;
+  std::map<std::string, std::int64_t> pruned;   ///< bound -> layouts not evaluated because of it
+  std::map<std::string, std::int64_t> rejected; ///< rule -> count ("out-of-memory" among them)
+  std::vector<Candidate> ranked;                ///< best first by the objective, `top` entries, all with a prediction
+  std::vector<Candidate> kept;                  ///< best by the objective, at most `keep`; ranked ones are the first
+  std::vector<int> pareto;                      ///< indices into `ranked` on the step time / device memory front
+  std::vector<NearMiss> near_misses;
+  int tied_with_best = 0;                       ///< ranked plans within the best one's interval of its own
+  bool complete = true;                         ///< false: stopped early
+  double search_s = 0;
+  double elapsed_s = 0;
+  int jobs = 1;
+};
+
+/// Enumerates, judges and ranks a study's layouts. Equal studies give equal results for any number of jobs, apart from
+/// `search_s`, `elapsed_s` and `jobs`. Errors: a figure that the study needs is unknown; no worker program.
+[[nodiscard]] Result<SearchResult> search(const Study& study, const Semantics& semantics, const Calibration& calibration,
+                                          const SearchOptions& options);
+
+/// One plan: all rejections when illegal, else its prediction by the engine. Errors: as `search`.
+[[nodiscard]] Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration,
+                                         Engine engine, const std::string& worker);
+
+} // namespace foretrain
