@@ -5,20 +5,17 @@
 namespace foretrain {
 namespace {
 
-/// {"preset": NAME, "devices": N}.
+/// {"preset": NAME, "devices": N}: a preset cut or grown to a number of devices.
 struct ResizedPreset {
   std::string preset;
   int devices = 0;
   bool operator==(const ResizedPreset&) const = default;
 };
 
-Result<ClusterSpec> read_resized_preset(const Json& json, const Where& where, const DataFolder& data);
-
 } // namespace
 
 template <> struct Described<ResizedPreset> {
   static constexpr const char* name = "cluster";
-  static constexpr const char* doc = "A preset cluster cut or grown to a number of devices.";
   static constexpr auto members =
       std::tuple{required("preset", &ResizedPreset::preset, "Name of the preset."),
                  required("devices", &ResizedPreset::devices, "How many devices.").between(1, kMostDevices)};
