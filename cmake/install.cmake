@@ -2,7 +2,7 @@
 # share/foretrain, libraries and headers for programs that call find_package(foretrain).
 include(CMakePackageConfigHelpers)
 
-set(foretrain_libraries base spec program simulator simgrid planner frameworks db)
+set(foretrain_libraries base spec program simulator simgrid filter planner frameworks db)
 foreach(name IN LISTS foretrain_libraries)
   if(TARGET foretrain_${name})
     install(TARGETS foretrain_${name} EXPORT foretrainTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
