@@ -11,15 +11,6 @@ namespace {
 
 constexpr double kEpsilon = 1e-15;
 
-/// Part of an all-to-all's copies that still cross nodes when a node gets one copy of a token: N·(1 − (1 − 1/N)^k)
-/// distinct nodes for k balanced picks over N nodes, instead of k·(N − 1)/N copies.
-double network_share(const Op& op, const GroupShape& shape) {
-  if (op.deduplicated <= 1 || shape.nodes() <= 1) return 1;
-  const double nodes = shape.nodes();
-  const double distinct = nodes * (1 - std::pow(1 - 1 / nodes, op.deduplicated));
-  return std::min(1.0, distinct / op.deduplicated);
-}
-
 /// One op under way.
 struct Running {
   const Op* op = nullptr;
@@ -127,6 +118,14 @@ private:
 };
 
 } // namespace
+
+/// N·(1 − (1 − 1/N)^k) distinct nodes for k balanced picks over N nodes, instead of k·(N − 1)/N copies.
+double network_share(const Op& op, const GroupShape& shape) {
+  if (op.deduplicated <= 1 || shape.nodes() <= 1) return 1;
+  const double nodes = shape.nodes();
+  const double distinct = nodes * (1 - std::pow(1 - 1 / nodes, op.deduplicated));
+  return std::min(1.0, distinct / op.deduplicated);
+}
 
 Cost op_cost(const Op& op, const Mesh& mesh, const CostModel& cost, const HostFloor& host) {
   switch (op.kind) {

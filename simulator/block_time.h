@@ -27,6 +27,10 @@ struct HostFloor {
 [[nodiscard]] BlockTime block_time(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost,
                                    const HostFloor& host);
 
+/// Part of an all-to-all's copies that cross nodes when a node gets one copy of a token (`Op::deduplicated`), relative
+/// to one copy per expert. 1 where it is not de-duplicated.
+[[nodiscard]] double network_share(const Op& op, const GroupShape& shape);
+
 /// Undisturbed duration of any op that is not a pipeline transfer.
 [[nodiscard]] Cost op_cost(const Op& op, const Mesh& mesh, const CostModel& cost, const HostFloor& host);
 

@@ -1,0 +1,494 @@
+#include "simulator/machine.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/base/check.h"
+
+namespace foretrain {
+namespace {
+
+constexpr std::array<const char*, kLanes> kLaneNames = {"compute",
+                                                        "tp",
+                                                        "cp",
+                                                        "ep",
+                                                        "gradients",
+                                                        "parameters",
+                                                        "host",
+                                                        "send forward",
+                                                        "send backward",
+                                                        "receive forward",
+                                                        "receive backward"};
+
+enum class State { idle, blocked, busy, finished };
+
+struct LaneRun {
+  State state = State::idle;
+  Lane blocked_on = Lane::compute;
+  int need = 0; ///< steps of `blocked_on` that must be done
+  int done = 0;
+  int cursor = 0;                    ///< index into RoleScript::by_lane
+  int next = 0;                      ///< index into ScriptSlot::by_lane
+  double started = 0;                ///< when the running or the last step began; transfers: when bytes began to move
+  double ended = 0;                  ///< when the last step ended
+  TimePart part = TimePart::compute; ///< of the running or the last step
+  bool bubble_before = false;        ///< time before `started` is waiting for another stage
+  std::uint32_t version = 0;         ///< timers of older versions are stale
+};
+
+struct RankState {
+  const RoleScript* role = nullptr;
+  std::array<LaneRun, kLanes> lanes;
+  double remaining = 0; ///< of the running compute step
+  double updated = 0;
+  double rate = 1;
+  bool slows = false;                    ///< the running compute step gives way to transfers
+  std::array<double, kLanes> slowdown{}; ///< of the transfer that runs on each lane
+  double block_began = 0;
+  bool computes = false;              ///< as the transfers on this rank have been told
+  bool touched = false;               ///< its compute lane has changed in this round
+  std::array<int, kLanes> transfer{}; ///< that runs on each lane, plus 1; 0 none
+  double idle_since = 0;              ///< the compute lane has been waiting from here
+  bool recorded = false;
+};
+
+struct Active {
+  int instance = -1;
+  int from = -1;
+  int to = -1;
+  Lane lane = Lane::tp;
+  const Traffic* traffic = nullptr;
+  int computing = 0; ///< members that compute meanwhile
+};
+
+class Machine final : public NetworkClient {
+public:
+  Machine(const Script& script, const World& world, Network& network, MachineOptions options)
+      : script_(script), world_(world), network_(network) {
+    const std::size_t size = world.rank.size();
+    ranks_.resize(size);
+    run_.ranks.resize(size);
+    arrived_.assign(world.instances.size() * kLanes, 0);
+    partner_.assign(size * 4, -1);
+    std::vector<bool> seen(script.roles.size(), false);
+    for (std::size_t r = 0; r < size; ++r) {
+      const auto stage = static_cast<std::size_t>(world.stage[r]);
+      ranks_[r].role = &script.roles[stage];
+      ranks_[r].recorded = options.record && !seen[stage];
+      seen[stage] = true;
+      run_.ranks[r].rank = world.rank[r];
+      run_.ranks[r].stage = world.stage[r];
+    }
+  }
+
+  Result<MachineRun> run() {
+    for (int r = 0; r < world_.size(); ++r)
+      for (int lane = 0; lane < kLanes; ++lane) ready_.push_back({r, static_cast<Lane>(lane)});
+    drain();
+    network_.run(*this);
+    if (Result<void> ended = check_finished(); !ended) return tl::unexpected<Error>(ended.error());
+    finish();
+    return std::move(run_);
+  }
+
+  void on_time(std::uint64_t token) override {
+    const int r = static_cast<int>(token >> 40);
+    const Lane lane = static_cast<Lane>((token >> 32) & 0xff);
+    LaneRun& state = ranks_[static_cast<std::size_t>(r)].lanes[at(lane)];
+    if (state.state != State::busy || state.version != static_cast<std::uint32_t>(token)) return;
+    complete(r, lane);
+    drain();
+  }
+
+  void on_finished(int transfer) override {
+    const Active active = active_[static_cast<std::size_t>(transfer)];
+    free_.push_back(transfer);
+    if (active.instance >= 0) {
+      for (const int member : world_.instances[static_cast<std::size_t>(active.instance)].members) {
+        leave(member, active.lane);
+        complete(member, active.lane);
+      }
+    } else {
+      const bool forward = active.lane == Lane::send_forward;
+      const Lane receiving = forward ? Lane::receive_forward : Lane::receive_backward;
+      leave(active.from, active.lane);
+      leave(active.to, receiving);
+      complete(active.from, active.lane);
+      complete(active.to, receiving);
+    }
+    drain();
+  }
+
+private:
+  struct Ref {
+    int rank = 0;
+    Lane lane = Lane::compute;
+  };
+
+  RankState& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+
+  void drain() {
+    // Breadth first in order of appearance: the order decides nothing but must not depend on anything outside.
+    while (head_ < ready_.size()) {
+      const Ref ref = ready_[head_++];
+      advance(ref.rank, ref.lane);
+    }
+    ready_.clear();
+    head_ = 0;
+    tell_transfers();
+  }
+
+  /// Between two compute steps without a gap nothing changes, so transfers are told once a round is over.
+  void tell_transfers() {
+    for (const int r : touched_) {
+      RankState& state = rank(r);
+      state.touched = false;
+      const LaneRun& run = state.lanes[at(Lane::compute)];
+      const bool computes = run.state == State::busy && state.slows;
+      if (computes == state.computes) continue;
+      state.computes = computes;
+      for (const int number : state.transfer)
+        if (number > 0) count_computing(number - 1, computes ? 1 : -1);
+    }
+    touched_.clear();
+  }
+
+  void count_computing(int transfer, int change) {
+    Active& active = active_[static_cast<std::size_t>(transfer)];
+    const bool before = active.computing > 0;
+    active.computing += change;
+    const bool after = active.computing > 0;
+    if (before != after && active.traffic->beside != 1)
+      network_.set_pace(transfer, after ? active.traffic->beside : 1.0);
+  }
+
+  void touch(int r) {
+    RankState& state = rank(r);
+    if (state.touched) return;
+    state.touched = true;
+    touched_.push_back(r);
+  }
+
+  const ScriptInstruction& instruction_at(const RankState& state, Lane lane) const {
+    const std::vector<int>& list = state.role->by_lane[at(lane)];
+    return state.role
+        ->instructions[static_cast<std::size_t>(list[static_cast<std::size_t>(state.lanes[at(lane)].cursor)])];
+  }
+
+  const ScriptStep& step_at(const ScriptInstruction& instruction, const LaneRun& run, Lane lane) const {
+    const ScriptSlot& slot = script_.slots[static_cast<std::size_t>(instruction.slot)];
+    return slot.steps[static_cast<std::size_t>(slot.by_lane[at(lane)][static_cast<std::size_t>(run.next)])];
+  }
+
+  /// Blocks the lane on the first dependency that is not met.
+  static bool wait(RankState& state, LaneRun& run, Lane lane, int count) {
+    if (state.lanes[at(lane)].done >= count) return true;
+    run.state = State::blocked;
+    run.blocked_on = lane;
+    run.need = count;
+    return false;
+  }
+
+  static bool dependencies_met(RankState& state, LaneRun& run, const ScriptInstruction& instruction,
+                               const ScriptStep& step) {
+    if (step.after >= 0 && !wait(state, run, Lane::compute, instruction.base[at(Lane::compute)] + step.after))
+      return false;
+    if (step.entry)
+      for (const Dependency& dependency : instruction.waits)
+        if (!wait(state, run, dependency.lane, dependency.count)) return false;
+    for (const Dependency& dependency : step.waits)
+      if (!wait(state, run, dependency.lane, instruction.base[at(dependency.lane)] + dependency.count)) return false;
+    return true;
+  }
+
+  void advance(int r, Lane lane) {
+    RankState& state = rank(r);
+    LaneRun& run = state.lanes[at(lane)];
+    if (run.state == State::busy || run.state == State::finished) return;
+    if (run.state == State::blocked) {
+      if (state.lanes[at(run.blocked_on)].done < run.need) return;
+      if (lane == Lane::compute) book_wait(r, run.blocked_on);
+      run.state = State::idle;
+    }
+    const std::vector<int>& instructions = state.role->by_lane[at(lane)];
+    while (true) {
+      if (run.cursor == static_cast<int>(instructions.size())) {
+        run.state = State::finished;
+        return;
+      }
+      const ScriptInstruction& instruction = instruction_at(state, lane);
+      const ScriptStep& step = step_at(instruction, run, lane);
+      if (!dependencies_met(state, run, instruction, step)) return;
+      if (!begin(r, lane, instruction, step)) return;
+    }
+  }
+
+  /// Starts a step; true when it is over at once.
+  bool begin(int r, Lane lane, const ScriptInstruction& instruction, const ScriptStep& step) {
+    RankState& state = rank(r);
+    LaneRun& run = state.lanes[at(lane)];
+    const double now = network_.now();
+    run.part = step.part;
+    switch (step.kind) {
+    case ScriptStepKind::gate:
+      if (step.begins) state.block_began = now;
+      finish_step(r, lane, now);
+      return true;
+    case ScriptStepKind::pad:
+      run.started = now;
+      run.bubble_before = false;
+      if (state.block_began + step.seconds <= now) {
+        finish_step(r, lane, now);
+        return true;
+      }
+      run.state = State::busy;
+      state.slows = false;
+      schedule(r, lane, state.block_began + step.seconds);
+      return false;
+    case ScriptStepKind::local:
+      run.started = now;
+      run.bubble_before = false;
+      if (step.seconds <= 0) {
+        finish_step(r, lane, now);
+        return true;
+      }
+      run.state = State::busy;
+      if (lane == Lane::compute) {
+        run_.ranks[static_cast<std::size_t>(r)].compute += step.seconds;
+        state.slows = step.op == nullptr || step.op->kind == OpKind::compute;
+        state.remaining = step.seconds;
+        state.updated = now;
+        state.rate = state.slows ? rate_of(state) : 1;
+        touch(r);
+        schedule(r, lane, now + state.remaining / state.rate);
+      } else {
+        schedule(r, lane, now + step.seconds);
+      }
+      return false;
+    case ScriptStepKind::collective:
+      arrive(r, lane, step);
+      return false;
+    case ScriptStepKind::send:
+    case ScriptStepKind::receive:
+      meet(r, lane, instruction, step.kind);
+      return false;
+    }
+    return false;
+  }
+
+  void schedule(int r, Lane lane, double when) {
+    const std::uint32_t version = ++rank(r).lanes[at(lane)].version;
+    network_.call_at(when, static_cast<std::uint64_t>(r) << 40 | static_cast<std::uint64_t>(lane) << 32 | version);
+  }
+
+  /// A member has come to its group's transfer.
+  void arrive(int r, Lane lane, const ScriptStep& step) {
+    LaneRun& run = rank(r).lanes[at(lane)];
+    run.state = State::busy;
+    const int number = world_.instance_of[static_cast<std::size_t>(r)][static_cast<std::size_t>(step.group)];
+    const World::Instance& instance = world_.instances[static_cast<std::size_t>(number)];
+    run.bubble_before = instance.spans_stages;
+    run.started = network_.now();
+    int& arrived = arrived_[static_cast<std::size_t>(number) * kLanes + at(lane)];
+    if (++arrived < static_cast<int>(instance.members.size())) return;
+    arrived = 0;
+    const Traffic& traffic = script_.traffic[static_cast<std::size_t>(step.wire)];
+    const int id = add({number, -1, -1, lane, &traffic, 0});
+    for (const int member : instance.members) enter(member, lane, id);
+    launch(id);
+  }
+
+  /// One end of a pipeline transfer is there. A channel is one direction between two stages.
+  void meet(int r, Lane lane, const ScriptInstruction& instruction, ScriptStepKind kind) {
+    LaneRun& run = rank(r).lanes[at(lane)];
+    run.state = State::busy;
+    run.bubble_before = true;
+    run.started = network_.now();
+    const bool sends = kind == ScriptStepKind::send;
+    const bool forward = lane == Lane::send_forward || lane == Lane::receive_forward;
+    const int stages = static_cast<int>(script_.roles.size());
+    const int stage = ((world_.stage[static_cast<std::size_t>(r)] + instruction.peer) % stages + stages) % stages;
+    const int there = script_.program->mesh.on_stage(world_.rank[static_cast<std::size_t>(r)], stage);
+    const int other = world_.simulated[static_cast<std::size_t>(there)];
+    const int from = sends ? r : other;
+    const int to = sends ? other : r;
+    const int direction = sends ? instruction.peer : -instruction.peer;
+    const std::size_t channel = static_cast<std::size_t>(from) * 4 + (forward ? 0U : 2U) + (direction > 0 ? 1U : 0U);
+    if (partner_[channel] < 0) {
+      partner_[channel] = sends ? 1 : 2;
+      return;
+    }
+    // The same end twice cannot be: its lane is busy until the transfer is over.
+    partner_[channel] = -1;
+    const Traffic& traffic = script_.traffic[static_cast<std::size_t>(instruction.wire)];
+    const Lane sending = forward ? Lane::send_forward : Lane::send_backward;
+    const int id = add({-1, from, to, sending, &traffic, 0});
+    enter(from, sending, id);
+    enter(to, forward ? Lane::receive_forward : Lane::receive_backward, id);
+    launch(id);
+  }
+
+  int add(const Active& active) {
+    int id = static_cast<int>(active_.size());
+    if (free_.empty()) {
+      active_.push_back(active);
+    } else {
+      id = free_.back();
+      free_.pop_back();
+      active_[static_cast<std::size_t>(id)] = active;
+    }
+    return id;
+  }
+
+  void launch(int id) {
+    const Active& active = active_[static_cast<std::size_t>(id)];
+    ++run_.transfers;
+    network_.start({id, active.traffic, active.instance, active.from, active.to, active.lane});
+    if (active.computing > 0 && active.traffic->beside != 1) network_.set_pace(id, active.traffic->beside);
+  }
+
+  void enter(int r, Lane lane, int transfer) {
+    RankState& state = rank(r);
+    Active& active = active_[static_cast<std::size_t>(transfer)];
+    state.lanes[at(lane)].started = network_.now();
+    state.transfer[at(lane)] = transfer + 1;
+    if (state.computes) ++active.computing;
+    if (active.traffic->slowdown == 0) return;
+    state.slowdown[at(lane)] = active.traffic->slowdown;
+    change_rate(r);
+  }
+
+  void leave(int r, Lane lane) {
+    RankState& state = rank(r);
+    state.transfer[at(lane)] = 0;
+    if (state.slowdown[at(lane)] == 0) return;
+    state.slowdown[at(lane)] = 0;
+    change_rate(r);
+  }
+
+  /// The transfer that takes most decides: two at once contend for the same processors.
+  static double rate_of(const RankState& state) {
+    return 1 / (1 + *std::max_element(state.slowdown.begin(), state.slowdown.end()));
+  }
+
+  void change_rate(int r) {
+    RankState& state = rank(r);
+    LaneRun& run = state.lanes[at(Lane::compute)];
+    if (run.state != State::busy || !state.slows) return;
+    const double now = network_.now();
+    state.remaining = std::max(0.0, state.remaining - (now - state.updated) * state.rate);
+    state.updated = now;
+    state.rate = rate_of(state);
+    schedule(r, Lane::compute, now + state.remaining / state.rate);
+  }
+
+  void complete(int r, Lane lane) {
+    finish_step(r, lane, network_.now());
+    ready_.push_back({r, lane});
+  }
+
+  /// Books the step, moves the lane on and wakes the lanes that waited for it.
+  void finish_step(int r, Lane lane, double now) {
+    RankState& state = rank(r);
+    LaneRun& run = state.lanes[at(lane)];
+    const std::vector<int>& list = state.role->by_lane[at(lane)];
+    const int number = list[static_cast<std::size_t>(run.cursor)];
+    const ScriptSlot& slot =
+        script_.slots[static_cast<std::size_t>(state.role->instructions[static_cast<std::size_t>(number)].slot)];
+    const std::vector<int>& steps = slot.by_lane[at(lane)];
+    RankRun& out = run_.ranks[static_cast<std::size_t>(r)];
+    if (lane == Lane::compute && run.state == State::busy) {
+      book(r, run, state.idle_since, now);
+      state.idle_since = now;
+      touch(r);
+    }
+    const int step = steps[static_cast<std::size_t>(run.next)];
+    if (lane == Lane::compute && run.state == State::busy &&
+        slot.steps[static_cast<std::size_t>(step)].kind == ScriptStepKind::local)
+      out.slowed += now - run.started - slot.steps[static_cast<std::size_t>(step)].seconds;
+    if (state.recorded && slot.steps[static_cast<std::size_t>(step)].kind != ScriptStepKind::gate)
+      out.records.push_back({number, step, run.started, now});
+    run.state = State::idle;
+    run.ended = now;
+    ++run.done;
+    ++run_.steps;
+    if (++run.next == static_cast<int>(steps.size())) {
+      run.next = 0;
+      ++run.cursor;
+    }
+    for (int other = 0; other < kLanes; ++other) {
+      const LaneRun& waiting = state.lanes[static_cast<std::size_t>(other)];
+      if (waiting.state == State::blocked && waiting.blocked_on == lane && run.done >= waiting.need)
+        ready_.push_back({r, static_cast<Lane>(other)});
+    }
+  }
+
+  /// Books what the compute lane has just waited for `lane`.
+  void book_wait(int r, Lane lane) {
+    RankState& state = rank(r);
+    book(r, state.lanes[at(lane)], state.idle_since, network_.now());
+    state.idle_since = network_.now();
+  }
+
+  void book(int r, const LaneRun& waited, double from, double to) {
+    if (to <= from) return;
+    TimeParts& parts = run_.ranks[static_cast<std::size_t>(r)].parts;
+    double start = from;
+    if (waited.bubble_before) {
+      start = std::clamp(waited.started, from, to);
+      parts[static_cast<std::size_t>(TimePart::bubble)] += Seconds(start - from);
+    }
+    parts[static_cast<std::size_t>(waited.part)] += Seconds(to - start);
+  }
+
+  Result<void> check_finished() const {
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      for (std::size_t lane = 0; lane < kLanes; ++lane)
+        if (ranks_[r].lanes[lane].state != State::finished)
+          return fail("program",
+                      fmt::format("rank {} waits forever on its {} lane, step {} of {}", world_.rank[r],
+                                  kLaneNames[lane], ranks_[r].lanes[lane].done, ranks_[r].role->total[lane]),
+                      "sends and receives of the Program do not pair");
+    return {};
+  }
+
+  /// What remains after a rank's last compute step: its own transfers, then waiting for the others.
+  void finish() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      RankRun& out = run_.ranks[r];
+      const LaneRun* last = nullptr;
+      for (const LaneRun& run : ranks_[r].lanes)
+        if (run.done > 0 && (last == nullptr || run.ended > last->ended)) last = &run;
+      out.finish = last == nullptr ? 0 : last->ended;
+      if (last != nullptr) book(static_cast<int>(r), *last, ranks_[r].idle_since, out.finish);
+      run_.seconds = std::max(run_.seconds, out.finish);
+    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      RankRun& out = run_.ranks[r];
+      const double end = std::max(out.finish, ranks_[r].idle_since);
+      out.parts[static_cast<std::size_t>(TimePart::bubble)] += Seconds(run_.seconds - end);
+    }
+  }
+
+  const Script& script_;
+  const World& world_;
+  Network& network_;
+  std::vector<RankState> ranks_;
+  std::vector<Active> active_;
+  std::vector<int> free_;
+  std::vector<int> arrived_; ///< per instance and lane
+  std::vector<int> partner_; ///< per channel: -1 nobody, 1 the sender waits, 2 the receiver waits
+  std::vector<int> touched_;
+  std::vector<Ref> ready_;
+  std::size_t head_ = 0;
+  MachineRun run_;
+};
+
+} // namespace
+
+Result<MachineRun> run_machine(const Script& script, const World& world, Network& network, MachineOptions options) {
+  return Machine(script, world, network, options).run();
+}
+
+} // namespace foretrain
