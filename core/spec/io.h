@@ -40,6 +40,12 @@ namespace foretrain {
 /// The document of `foretrain predict`.
 [[nodiscard]] Json to_json(const Prediction& prediction);
 [[nodiscard]] Json to_json(const Rejection& rejection);
+/// `to_json(prediction)` as text, without building the document: a search writes 100,000 of them.
+[[nodiscard]] std::string prediction_text(const Prediction& prediction);
+/// Reads back what the writers above give. `where` names the document in errors. A number that is null (the time of a
+/// layout that cannot be built) reads as 0.
+[[nodiscard]] Result<Prediction> prediction_from(const Json& json, const std::string& where);
+[[nodiscard]] Result<Rejection> rejection_from(const Json& json, const std::string& where);
 
 /// JSON Schema by name: model, device, cluster, job, layout, semantics, plan, study. Error: unknown name.
 [[nodiscard]] std::vector<std::string> schema_names();

@@ -1,0 +1,350 @@
+#include "core/spec/measurement.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/spec/io.h"
+
+namespace foretrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+DataFolder data() {
+  return DataFolder{fs::path(FORETRAIN_SOURCE_DIR) / "data"};
+}
+
+std::string header() {
+  std::string line;
+  for (const std::string_view column : kMeasurementColumns) line += (line.empty() ? "" : ",") + std::string(column);
+  return line + "\r\n";
+}
+
+/// A row with the given cells; the others are empty.
+std::string row(const std::map<std::string, std::string>& cells) {
+  std::string line;
+  for (const std::string_view column : kMeasurementColumns) {
+    if (column != kMeasurementColumns.front()) line += ',';
+    if (const auto cell = cells.find(std::string(column)); cell != cells.end()) line += '"' + cell->second + '"';
+  }
+  return line + "\r\n";
+}
+
+/// A complete dense run.
+std::map<std::string, std::string> dense() {
+  return {{"source", "a report"},
+          {"row_id", "r1"},
+          {"model", "some model"},
+          {"n_layers", "4"},
+          {"hidden", "1024"},
+          {"n_heads", "16"},
+          {"n_kv_heads", "4"},
+          {"ffn_hidden", "2816"},
+          {"gated_mlp", "1"},
+          {"vocab", "32000"},
+          {"tied_embeddings", "0"},
+          {"seq_len", "2048"},
+          {"global_batch_seqs", "64"},
+          {"micro_batch_seqs", "2"},
+          {"n_gpus", "16"},
+          {"gpu", "H100-SXM-80GB"},
+          {"tp", "2"},
+          {"sp", "1"},
+          {"pp", "2"},
+          {"cp", "1"},
+          {"zero_stage_or_fsdp", "ZeRO-1"},
+          {"recompute", "none"},
+          {"precision", "bf16"},
+          {"framework", "Megatron-LM"},
+          {"iter_time_s", "1.5"},
+          {"peak_mem_gib", "10.5"},
+          {"mem_kind", "allocated"},
+          {"outcome", "ok"}};
+}
+
+Measurement read(const std::map<std::string, std::string>& cells, const std::vector<Assumption>& assumptions = {}) {
+  auto file = parse_measurements(header() + row(cells), "a.csv", assumptions);
+  EXPECT_TRUE(file) << (file ? "" : to_string(file.error()));
+  return file->rows.at(0);
+}
+
+tl::expected<MeasuredPlan, Skip> plan(const std::map<std::string, std::string>& cells) {
+  auto result = plan_of(read(cells), read_measured_names(data()).value(), data());
+  EXPECT_TRUE(result) << (result ? "" : to_string(result.error()));
+  return *result;
+}
+
+std::string skipped(const std::map<std::string, std::string>& changes) {
+  auto cells = dense();
+  for (const auto& [column, value] : changes) cells[column] = value;
+  const auto result = plan(cells);
+  return result ? "" : to_string(result.error());
+}
+
+std::string problem(const std::string& text) {
+  const auto file = parse_measurements(text, "a.csv", {});
+  return file ? "" : to_string(file.error());
+}
+
+TEST(Measurement, ReadsCellsByTheirKindAndLeavesEmptyOnesAbsent) {
+  const Measurement measured = read(dense());
+  EXPECT_EQ(measured.source, "a report");
+  EXPECT_EQ(measured.line, 2);
+  EXPECT_EQ(measured.layers, 4);
+  EXPECT_EQ(measured.gated, true);
+  EXPECT_EQ(measured.tied_embeddings, false);
+  EXPECT_EQ(measured.head_dim, std::nullopt);
+  EXPECT_EQ(measured.global_batch, 64);
+  EXPECT_EQ(measured.step_time, Seconds(1.5));
+  EXPECT_EQ(measured.peak_memory, Bytes(21 * kGiB / 2));
+  EXPECT_EQ(measured.memory_kind, MemoryKind::allocated);
+  EXPECT_EQ(measured.memory_rank, MemoryRank::unstated);
+  EXPECT_FALSE(measured.doubtful);
+}
+
+TEST(Measurement, SkipsAFileWithAnotherHeaderAndSaysWhy) {
+  const auto file = parse_measurements("source,locator,gpu,m,n,k\r\na,b,c,1,2,3\r\n", "gemm.csv", {}).value();
+  EXPECT_TRUE(file.rows.empty());
+  EXPECT_NE(file.skipped.value().find("6 columns"), std::string::npos);
+}
+
+TEST(Measurement, RefusesACellThatIsNotOfItsKindWithLineAndColumn) {
+  const std::vector<std::pair<std::string, std::string>> wrong = {
+      {"n_layers", "many"},   {"n_layers", "-1"},    {"n_layers", "1e308"}, {"n_layers", "99999999999"},
+      {"iter_time_s", "nan"}, {"iter_time_s", "-1"}, {"sp", "yes"},         {"iter_time_s", "1.5 s"},
+      {"mem_kind", "active"}};
+  for (const auto& [column, value] : wrong) {
+    auto cells = dense();
+    cells[column] = value;
+    const std::string message = problem(header() + row(dense()) + row(cells));
+    EXPECT_NE(message.find("a.csv:3: column " + column + ": '" + value + "'"), std::string::npos) << message;
+  }
+}
+
+TEST(Measurement, RefusesWhatIsNotCsvWithTheLine) {
+  EXPECT_NE(problem(header() + "\"open").find("a.csv:2: a quote is not closed"), std::string::npos);
+  EXPECT_NE(problem(header() + "1,2\r\n").find("a.csv:2: 2 columns, the header has 51"), std::string::npos);
+  EXPECT_NE(problem(header() + std::string(3, '\0')).find("a.csv:2: control character"), std::string::npos);
+  EXPECT_NE(problem("").find("empty"), std::string::npos);
+  EXPECT_FALSE(read_measurements("no-such-file.csv", {}));
+}
+
+TEST(Measurement, TakesTheStepTimeFromARateWhereNoTimeIsPrinted) {
+  auto cells = dense();
+  cells["iter_time_s"] = "";
+  cells["tokens_per_s_per_gpu"] = "4096";
+  EXPECT_EQ(measured_step_time(read(cells)), Seconds(64 * 2048.0 / (4096 * 16)));
+}
+
+TEST(Measurement, FillsEmptyCellsFromAssumptionsAndSaysSo) {
+  auto cells = dense();
+  cells["recompute"] = "";
+  const std::vector<Assumption> assumptions = {{"recompute", "full", {{"model", {"some model"}}}, "why"},
+                                               {"sp", "0", {}, "stated already"},
+                                               {"tp", "8", {{"model", {"another"}}}, "other rows"},
+                                               {"norm", "layer", {}, "why"}};
+  const Measurement measured = read(cells, assumptions);
+  EXPECT_EQ(measured.recompute, "full");
+  EXPECT_EQ(measured.sequence_parallel, true);
+  EXPECT_EQ(measured.tp, 2);
+  EXPECT_EQ(measured.extras.at("norm"), "layer");
+  EXPECT_EQ(measured.assumed, (std::vector<std::string>{"recompute full", "norm layer"}));
+}
+
+TEST(Measurement, BecomesAPlan) {
+  const auto measured = plan(dense());
+  ASSERT_TRUE(measured) << to_string(measured.error());
+  const Plan& got = measured->plan;
+  EXPECT_EQ(got.model.head_dim, 64) << "hidden / heads";
+  EXPECT_EQ(got.model.kv_heads, 4);
+  EXPECT_EQ(device_count(got.cluster), 16);
+  EXPECT_EQ(got.cluster.device.name, "h100-sxm-80gb");
+  EXPECT_EQ(got.job.sequence_length, 2048);
+  EXPECT_EQ(got.job.semantics, "megatron-core");
+  EXPECT_EQ(got.layout.tp, 2);
+  EXPECT_EQ(got.layout.pp, 2);
+  EXPECT_EQ(got.layout.dp(), 4);
+  EXPECT_TRUE(got.layout.sequence_parallel);
+  EXPECT_EQ(got.layout.schedule.kind, "1f1b");
+  EXPECT_EQ(got.layout.sharding.kind, ShardingKind::optimizer);
+  EXPECT_EQ(measured->step_time, Seconds(1.5));
+  EXPECT_EQ(measured->memory, Bytes(21 * kGiB / 2));
+}
+
+TEST(Measurement, DerivesWhatTheFamilyFixes) {
+  auto cells = dense();
+  cells["ffn_hidden"] = "";
+  cells["n_kv_heads"] = "";
+  cells["gated_mlp"] = "0";
+  const auto measured = plan(cells);
+  ASSERT_TRUE(measured) << to_string(measured.error());
+  EXPECT_EQ(measured->plan.model.ffn, 4096);
+  EXPECT_EQ(measured->plan.model.kv_heads, 16);
+  EXPECT_EQ(skipped({{"ffn_hidden", ""}}), "missing ffn_hidden") << "a gated width follows no rule";
+}
+
+TEST(Measurement, ReadsExpertsPerLayer) {
+  auto cells = dense();
+  cells.insert({{"n_experts", "8"},
+                {"top_k", "2"},
+                {"moe_ffn_hidden", "512"},
+                {"n_shared_experts", "2"},
+                {"moe_layer_freq", "([0]*1+[1]*3)"},
+                {"ep", "4"}});
+  const auto measured = plan(cells);
+  ASSERT_TRUE(measured) << to_string(measured.error());
+  const MoeSpec& moe = measured->plan.model.moe.value();
+  EXPECT_EQ(moe.first_dense, 1);
+  EXPECT_EQ(moe.every, 1);
+  EXPECT_EQ(moe.shared_ffn, 1024);
+  EXPECT_EQ(measured->plan.layout.ep, 4);
+  cells["moe_layer_freq"] = "[0,1]*2";
+  EXPECT_EQ(plan(cells)->plan.model.moe->dense_layers, std::vector<int>{2}) << "layer 0 is the dense prefix";
+  cells["moe_layer_freq"] = "[1]*1000000000";
+  EXPECT_EQ(to_string(plan(cells).error()), "unsupported-feature moe_layer_freq [1]*1000000000");
+}
+
+TEST(Measurement, ReadsLatentAttentionFromTheNotes) {
+  auto cells = dense();
+  cells["notes"] = "mla=q_lora=1536,kv_lora=512,qk_nope=128,qk_rope=64,v=128;norm=RMSNorm";
+  const auto measured = plan(cells);
+  ASSERT_TRUE(measured) << to_string(measured.error());
+  EXPECT_EQ(measured->plan.model.latent, (LatentAttention{1536, 512, 128, 64, 128, 0, 0}));
+  EXPECT_EQ(extras_in_notes("x; MLA q_lora1536 kv_lora512 qk_nope128 qk_rope64 v128").at("mla"),
+            "q 1536 kv 512 nope 128 rope 64 v 128");
+}
+
+TEST(Measurement, SkipsARowForOneReason) {
+  EXPECT_EQ(skipped({{"vocab", ""}}), "missing vocab");
+  EXPECT_EQ(skipped({{"micro_batch_seqs", ""}}), "missing micro_batch_seqs");
+  EXPECT_EQ(skipped({{"recompute", ""}}), "missing recompute");
+  EXPECT_EQ(skipped({{"doubtful", "1"}}), "doubtful marked in the collection");
+  EXPECT_EQ(skipped({{"notes", "LOW consistency"}}), "reduced-information LOW consistency");
+  EXPECT_EQ(skipped({{"model", "llama3-70b (LoRA)"}}), "fine-tuning llama3-70b (LoRA)");
+  EXPECT_EQ(skipped({{"notes", "hybrid Mamba/attention MoE"}}), "hybrid-model some model");
+  EXPECT_EQ(skipped({{"gpu", "Abacus"}}), "unknown-device Abacus");
+  EXPECT_EQ(skipped({{"framework", "MaxText"}}), "unknown-framework MaxText");
+  EXPECT_EQ(skipped({{"precision", "int4"}}), "unsupported-precision int4");
+  EXPECT_EQ(skipped({{"schedule", "zbv"}}), "unsupported-schedule zbv");
+  EXPECT_EQ(skipped({{"zero_stage_or_fsdp", "ZeRO-9"}}), "unsupported-sharding ZeRO-9");
+  EXPECT_EQ(skipped({{"recompute", "partly"}}), "unsupported-recompute partly");
+  EXPECT_EQ(skipped({{"n_gpus", "18"}}), "inconsistent 18 devices, tp*pp*cp 4");
+  EXPECT_EQ(skipped({{"dp", "3"}}), "inconsistent dp 3, devices say 4");
+  EXPECT_EQ(skipped({{"outcome", "Kernel not available"}}), "outcome Kernel not available");
+  EXPECT_EQ(skipped({{"iter_time_s", ""}, {"peak_mem_gib", ""}}), "nothing-measured");
+  EXPECT_EQ(skipped({{"notes", "tokens/s and iter time via 6N+12Lhs"}, {"peak_mem_gib", ""}}), "time-from-mfu");
+}
+
+TEST(Measurement, KeepsTheMemoryOfARowWhoseTimeIsDerived) {
+  auto cells = dense();
+  cells["notes"] = "tokens/s and iter time via 6N+12Lhs";
+  const auto measured = plan(cells);
+  ASSERT_TRUE(measured);
+  EXPECT_FALSE(measured->step_time);
+  EXPECT_TRUE(measured->memory);
+}
+
+TEST(Measurement, KeepsARunThatRanOutOfMemory) {
+  auto cells = dense();
+  cells["outcome"] = "OOM Error";
+  cells["iter_time_s"] = "";
+  cells["peak_mem_gib"] = "";
+  const auto measured = plan(cells);
+  ASSERT_TRUE(measured);
+  EXPECT_TRUE(measured->out_of_memory);
+}
+
+struct Golden {
+  int rows = 0;
+  int plans = 0;
+  int times = 0;
+  int memories = 0;
+  int out_of_memory = 0;
+  bool operator==(const Golden&) const = default;
+};
+std::ostream& operator<<(std::ostream& stream, const Golden& golden) {
+  return stream << golden.rows << ", " << golden.plans << ", " << golden.times << ", " << golden.memories << ", "
+                << golden.out_of_memory;
+}
+
+/// Rows, and of them those that become a plan, with a time, with a memory, out of memory.
+const std::map<std::string, Golden>& goldens() {
+  static const std::map<std::string, Golden> table = {
+#include "tests/core/spec/measurement_golden.inc"
+  };
+  return table;
+}
+
+TEST(Measurement, EveryPublishedFileReadsAndGivesItsPlans) {
+  const MeasuredNames names = read_measured_names(data()).value();
+  std::map<std::string, Golden> found;
+  for (const auto& entry : fs::directory_iterator(data().root / "measured")) {
+    if (entry.path().extension() != ".csv") continue;
+    const std::string stem = entry.path().stem().string();
+    const auto assumptions = read_assumptions(data(), stem);
+    ASSERT_TRUE(assumptions) << to_string(assumptions.error());
+    const auto file = read_measurements(entry.path(), *assumptions);
+    ASSERT_TRUE(file) << to_string(file.error());
+    if (file->skipped) continue;
+    Golden golden;
+    std::map<std::string, int> reasons;
+    for (const Measurement& measured : file->rows) {
+      ++golden.rows;
+      const auto result = plan_of(measured, names, data());
+      ASSERT_TRUE(result) << measured.row_id << ": " << to_string(result.error());
+      if (!*result) {
+        ++reasons[to_string(result->error())];
+        continue;
+      }
+      const MeasuredPlan& plan = **result;
+      ++golden.plans;
+      golden.times += plan.step_time ? 1 : 0;
+      golden.memories += plan.memory ? 1 : 0;
+      golden.out_of_memory += plan.out_of_memory ? 1 : 0;
+    }
+    found[stem] = golden;
+    std::cout << "    {\"" << stem << "\", {" << golden << "}},\n";
+    for (const auto& [reason, count] : reasons) std::cout << "      // " << count << " " << reason << "\n";
+  }
+  EXPECT_EQ(found, goldens());
+}
+
+TEST(Measurement, PlansOfPublishedRowsAreReadBackByThePlanReader) {
+  const MeasuredNames names = read_measured_names(data()).value();
+  int checked = 0;
+  for (const char* stem : {"simumax_b200", "megatron_ci", "vtrain", "llm_foundry", "megatron_bridge"}) {
+    const auto file = read_measurements(data().root / "measured" / (std::string(stem) + ".csv"),
+                                        read_assumptions(data(), stem).value());
+    for (std::size_t i = 0; i < file->rows.size(); i += 7) {
+      const auto result = plan_of(file->rows[i], names, data()).value();
+      if (!result) continue;
+      const auto again = plan_from(to_json(result->plan), file->rows[i].row_id, data());
+      ASSERT_TRUE(again) << to_string(again.error());
+      EXPECT_EQ(*again, result->plan) << file->rows[i].row_id;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 50);
+}
+
+TEST(Assumptions, RefuseAnUnknownKey) {
+  const fs::path root = fs::temp_directory_path() / "foretrain-assumptions-test";
+  fs::create_directories(root / "assumptions");
+  ASSERT_TRUE(
+      write_text_file(root / "assumptions/a.json", R"({"assumptions": [{"key": "vocabs", "value": "1", "why": ""}]})"));
+  const auto read = read_assumptions(DataFolder{root}, "a");
+  fs::remove_all(root);
+  ASSERT_FALSE(read);
+  EXPECT_NE(to_string(read.error()).find("vocabs"), std::string::npos);
+  EXPECT_NE(to_string(read.error()).find("vocab"), std::string::npos);
+  EXPECT_TRUE(read_assumptions(data(), "no-such-source").value().empty());
+}
+
+} // namespace
+} // namespace foretrain
