@@ -1,0 +1,63 @@
+#include "db/migrations.h"
+
+#include <array>
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <gtest/gtest.h>
+
+#include "tests/db/samples.h"
+
+namespace foretrain {
+namespace {
+
+int version(SQLite::Database& database) {
+  return database.execAndGet("PRAGMA user_version").getInt();
+}
+
+SQLite::Database open(const std::filesystem::path& path) {
+  return SQLite::Database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+}
+
+TEST(Migrations, AreNumberedWithoutGaps) {
+  int expected = 0;
+  for (const Migration& step : migrations()) EXPECT_EQ(step.version, ++expected);
+  EXPECT_EQ(newest_version(), expected);
+}
+
+TEST(Migrations, BringAnOldFileForwardOnce) {
+  const test::TemporaryFolder folder;
+  SQLite::Database database = open(folder / "a.db");
+  const std::array first = {Migration{1, "CREATE TABLE a(x)"}};
+  migrate(database, first);
+  database.exec("INSERT INTO a VALUES(7)");
+  const std::array both = {first[0], Migration{2, "ALTER TABLE a ADD COLUMN y DEFAULT 8"}};
+  migrate(database, both);
+  migrate(database, both);
+  EXPECT_EQ(version(database), 2);
+  EXPECT_EQ(database.execAndGet("SELECT x + y FROM a").getInt(), 15);
+  EXPECT_EQ(database.execAndGet("PRAGMA application_id").getInt(), kApplicationId);
+}
+
+TEST(Migrations, LeaveTheFileAtTheLastStepThatWorked) {
+  const test::TemporaryFolder folder;
+  SQLite::Database database = open(folder / "a.db");
+  const std::array steps = {Migration{1, "CREATE TABLE a(x)"}, Migration{2, "CREATE TABLE b(x); CREATE TABLE a(x)"}};
+  EXPECT_THROW(migrate(database, steps), SQLite::Exception);
+  EXPECT_EQ(version(database), 1);
+  EXPECT_FALSE(database.tableExists("b"));
+}
+
+TEST(Migrations, GiveEveryTableOfTheDesign) {
+  const test::TemporaryFolder folder;
+  ASSERT_TRUE(Store::open(folder / "a.db", OpenMode::write, test::data_folder()));
+  SQLite::Database database = open(folder / "a.db");
+  for (const char* table : {"study", "candidate", "prediction", "rejection_count", "near_miss", "run", "run_prediction",
+                            "run_op", "measurement", "calibration", "view_state"})
+    EXPECT_TRUE(database.tableExists(table)) << table;
+  EXPECT_EQ(database.execAndGet("PRAGMA journal_mode").getString(), "wal");
+  EXPECT_THROW(database.exec("INSERT INTO study(digest, spec, program_version) VALUES('', 'not json', '')"),
+               SQLite::Exception);
+}
+
+} // namespace
+} // namespace foretrain

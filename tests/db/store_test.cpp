@@ -1,0 +1,240 @@
+#include "db/store.h"
+
+#include <chrono>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/db/samples.h"
+
+namespace foretrain {
+namespace {
+
+using namespace test;
+
+class StoreTest : public ::testing::Test {
+protected:
+  StoreTest() : store_(open(OpenMode::write)) {}
+
+  Store open(OpenMode mode) {
+    auto store = Store::open(folder_ / "plans.db", mode, data_folder());
+    if (!store) throw std::runtime_error(to_string(store.error()));
+    return std::move(*store);
+  }
+  StudyId new_study() { return store_.begin_study(sample_study(), "1.2.3").value(); }
+
+  TemporaryFolder folder_;
+  Store store_;
+};
+
+TEST_F(StoreTest, ReadsBackTheStudyThatWasWritten) {
+  const StudyId id = new_study();
+  EXPECT_EQ(store_.study(id).value(), sample_study());
+  const StudySummary summary = store_.summary(id).value();
+  EXPECT_EQ(summary.model, "tiny");
+  EXPECT_EQ(summary.cluster, "two nodes");
+  EXPECT_EQ(summary.sequence_length, 2048);
+  EXPECT_EQ(summary.global_batch, 64);
+  EXPECT_EQ(summary.semantics, "megatron-core");
+  EXPECT_EQ(summary.program_version, "1.2.3");
+  EXPECT_EQ(summary.created_at.size(), 20U); // 2026-01-31T12:34:56Z
+  EXPECT_FALSE(summary.complete);
+  EXPECT_FALSE(summary.elapsed.has_value());
+}
+
+TEST_F(StoreTest, KeepsTheEarlierRowOfARepeatedStudy) {
+  const StudyId first = new_study();
+  ASSERT_TRUE(store_.add_candidates(first, sample_batch(0, 3)));
+  const StudyId second = new_study();
+  EXPECT_NE(first, second);
+  const auto studies = store_.studies(10).value();
+  ASSERT_EQ(studies.size(), 2U);
+  EXPECT_EQ(studies[0].id, second) << "newest first";
+  EXPECT_EQ(studies[0].digest, studies[1].digest);
+  EXPECT_EQ(studies[0].candidates, 0);
+  EXPECT_EQ(studies[1].candidates, 3);
+}
+
+TEST_F(StoreTest, TellsWhetherAndHowAStudyEnded) {
+  const StudyId id = new_study();
+  const StudyCounts counts{1000, 900, 800, 700};
+  ASSERT_TRUE(store_.finish_study(id, counts, Seconds(2.5), true));
+  const StudySummary summary = store_.summary(id).value();
+  EXPECT_TRUE(summary.complete);
+  EXPECT_EQ(summary.elapsed, Seconds(2.5));
+  EXPECT_EQ(summary.counts, counts);
+}
+
+TEST_F(StoreTest, ReadsBackACandidateAsPlanAndPrediction) {
+  const StudyId study = new_study();
+  Candidate candidate{sample_layout(7), {stored(Engine::slots, 2.0)}, true};
+  candidate.layout.schedule = {"interleaved", 2};
+  candidate.layout.recompute = {RecomputeKind::selective, {}, {}, {RecomputeModule::core_attention}};
+  candidate.layout.layers_per_stage = {1, 1, 1, 1};
+  const CandidateId id = store_.add_candidates(study, std::array{candidate}).value().front();
+  const StoredCandidate read = store_.candidate(id).value();
+  EXPECT_EQ(read.plan.model, sample_study().model);
+  EXPECT_EQ(read.plan.cluster, sample_study().cluster);
+  EXPECT_EQ(read.plan.job, sample_study().job);
+  EXPECT_EQ(read.plan.layout, candidate.layout);
+  EXPECT_EQ(read.best, candidate.predictions.front());
+  EXPECT_TRUE(read.pareto);
+}
+
+TEST_F(StoreTest, RanksByTheObjectiveWithThoseThatFitFirst) {
+  const StudyId study = new_study();
+  const std::vector<Candidate> batch = {
+      {sample_layout(0), {stored(Engine::slots, 3.0)}, false},
+      {sample_layout(1), {stored(Engine::slots, 1.0, Verdict::oom)}, false},
+      {sample_layout(2), {stored(Engine::slots, 2.0)}, false},
+  };
+  const auto ids = store_.add_candidates(study, batch).value();
+  const auto order = [&](Objective objective) {
+    std::vector<CandidateId> result;
+    const auto ranked = store_.ranked(study, objective, 10).value();
+    for (const StoredCandidate& candidate : ranked) result.push_back(candidate.id);
+    return result;
+  };
+  const std::vector<CandidateId> fastest = {ids[2], ids[0], ids[1]};
+  EXPECT_EQ(order(Objective::step_time), fastest);
+  EXPECT_EQ(order(Objective::throughput), fastest);
+  EXPECT_EQ(order(Objective::cost), fastest);
+  // The samples' peak is 60e9 / time.
+  EXPECT_EQ(order(Objective::memory_headroom), (std::vector<CandidateId>{ids[0], ids[2], ids[1]}));
+  const auto page = store_.ranked(study, Objective::step_time, 1, 1).value();
+  ASSERT_EQ(page.size(), 1U);
+  EXPECT_EQ(page[0].id, ids[0]);
+}
+
+TEST_F(StoreTest, RanksByTheMostDetailedPrediction) {
+  const StudyId study = new_study();
+  const auto ids = store_.add_candidates(study, sample_batch(0, 2)).value(); // 1 s and 2 s by slots
+  const Candidate refined{sample_layout(0), {stored(Engine::simgrid, 5.0), stored(Engine::replay, 4.0)}, false};
+  const auto again = store_.add_candidates(study, std::array{refined}).value();
+  EXPECT_EQ(again.front(), ids[0]) << "an equal layout is the same candidate";
+  const auto ranked = store_.ranked(study, Objective::step_time, 10).value();
+  ASSERT_EQ(ranked.size(), 2U);
+  EXPECT_EQ(ranked[0].id, ids[1]);
+  EXPECT_EQ(ranked[1].best.key.engine, Engine::simgrid);
+  EXPECT_EQ(store_.predictions(ids[0]).value().size(), 3U);
+}
+
+TEST_F(StoreTest, KeepsPredictionsOfOtherSemanticsAndCalibrationsApart) {
+  const StudyId study = new_study();
+  Candidate candidate{sample_layout(0), {stored(Engine::replay, 1.0)}, false};
+  candidate.predictions.push_back(candidate.predictions[0]);
+  candidate.predictions[1].key.semantics = "foretrain";
+  candidate.predictions.push_back(candidate.predictions[0]);
+  candidate.predictions[2].key.calibration = "4567";
+  const auto ids = store_.add_candidates(study, std::array{candidate}).value();
+  EXPECT_EQ(store_.predictions(ids[0]).value().size(), 3U);
+}
+
+TEST_F(StoreTest, MarksTheParetoFront) {
+  const StudyId study = new_study();
+  const auto ids = store_.add_candidates(study, sample_batch(0, 4)).value();
+  ASSERT_TRUE(store_.set_pareto(study, std::array{ids[0], ids[1]}));
+  ASSERT_TRUE(store_.set_pareto(study, std::array{ids[3], ids[2]}));
+  const auto front = store_.pareto(study).value();
+  ASSERT_EQ(front.size(), 2U);
+  EXPECT_EQ(front[0].id, ids[2]);
+  EXPECT_EQ(front[1].id, ids[3]);
+  EXPECT_FALSE(store_.set_pareto(study, std::array{CandidateId{999}}));
+  EXPECT_EQ(store_.pareto(study).value().size(), 2U) << "a refused front leaves the one before";
+}
+
+TEST_F(StoreTest, KeepsRejectionsAndNearMisses) {
+  const StudyId study = new_study();
+  const std::vector<NearMiss> misses = {
+      {sample_layout(3), {"tp-divides-heads", "tp 3 does not divide 4 heads", 3, 4, {"tp 2", "tp 4"}}}};
+  ASSERT_TRUE(store_.add_near_misses(study, misses));
+  ASSERT_TRUE(store_.set_rejection_counts(study, {{"old", 1}}));
+  ASSERT_TRUE(store_.set_rejection_counts(study, {{"tp-divides-heads", 12}, {"memory", 5'000'000'000}}));
+  EXPECT_EQ(store_.near_misses(study).value(), misses);
+  EXPECT_EQ(store_.rejection_counts(study).value(),
+            (std::map<std::string, std::int64_t>{{"memory", 5'000'000'000}, {"tp-divides-heads", 12}}));
+}
+
+TEST_F(StoreTest, KeepsAnIllegalPredictionThoughItHasNoTime) {
+  const StudyId study = new_study();
+  StoredPrediction none = stored(Engine::slots, std::numeric_limits<double>::quiet_NaN(), Verdict::illegal);
+  none.prediction.memory.clear();
+  const auto ids = store_.add_candidates(study, std::array{Candidate{sample_layout(0), {none}, false}}).value();
+  EXPECT_EQ(store_.candidate(ids[0]).value().best.prediction.verdict, Verdict::illegal);
+}
+
+TEST_F(StoreTest, RefusesRowsOfAStudyThatDoesNotExist) {
+  EXPECT_FALSE(store_.add_candidates(StudyId{42}, sample_batch(0, 1)));
+  EXPECT_FALSE(store_.finish_study(StudyId{42}, {}, Seconds(1), true));
+  EXPECT_FALSE(store_.study(StudyId{42}));
+  EXPECT_FALSE(store_.ranked(StudyId{42}, Objective::step_time, 1));
+  EXPECT_FALSE(store_.candidate(CandidateId{42}));
+}
+
+TEST_F(StoreTest, KeepsARunWithItsPredictionsOpsAndFigures) {
+  const Study study = sample_study();
+  const Plan plan{study.model, study.cluster, study.job, sample_layout(5)};
+  const std::vector<StoredPrediction> predictions = {stored(Engine::replay, 1.0)};
+  const RunId run = store_.begin_run(plan, predictions, "local", "1.2.3").value();
+  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1e-3), Seconds(9e-4), Seconds(2e-3)},
+                                  {1, 0, "pp", 1, 20, Seconds(3e-3), Seconds(3e-3), Seconds(4e-3)}};
+  ASSERT_TRUE(store_.add_run_ops(run, ops));
+  const std::vector<RunFigure> figures = {{"step_time", {}, 3, 0.25, "s"}, {"peak_allocated", 1, {}, 1e9, "B"}};
+  ASSERT_TRUE(store_.add_run_figures(run, figures));
+  ASSERT_TRUE(store_.finish_run(run, RunStatus::failed, 7, "rank 1 died"));
+  EXPECT_EQ(store_.run_plan(run).value(), plan);
+  EXPECT_EQ(store_.run_predictions(run).value(), predictions);
+  EXPECT_EQ(store_.run_ops(run).value(), ops);
+  EXPECT_EQ(store_.run_figures(run).value(), figures);
+  const auto runs = store_.runs(10).value();
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].status, RunStatus::failed);
+  EXPECT_EQ(runs[0].message, "rank 1 died");
+  EXPECT_EQ(runs[0].model, "tiny");
+}
+
+TEST_F(StoreTest, NeverOverwritesAMeasurement) {
+  const Study study = sample_study();
+  const RunId run = store_.begin_run({study.model, study.cluster, study.job, {}}, {}, "local", "1").value();
+  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1), Seconds(1), Seconds(1)}};
+  ASSERT_TRUE(store_.add_run_ops(run, ops));
+  EXPECT_FALSE(store_.add_run_ops(run, ops));
+  EXPECT_EQ(store_.run_ops(run).value(), ops);
+}
+
+TEST_F(StoreTest, KeepsDocumentsByKey) {
+  const std::string digest = store_.keep_calibration("h100", R"({"a": 1})").value();
+  EXPECT_EQ(store_.keep_calibration("h100", R"({"a": 1})").value(), digest);
+  EXPECT_EQ(store_.calibration(digest).value(), R"({"a": 1})");
+  EXPECT_FALSE(store_.calibration("none"));
+  EXPECT_FALSE(store_.keep_calibration("h100", "{"));
+  ASSERT_TRUE(store_.keep_view_state("table", R"({"sort": "tp"})"));
+  ASSERT_TRUE(store_.keep_view_state("table", R"({"sort": "pp"})"));
+  EXPECT_EQ(store_.view_state("table").value(), R"({"sort": "pp"})");
+  EXPECT_EQ(store_.view_state("plot").value(), std::nullopt);
+}
+
+TEST_F(StoreTest, IsReadWhileItIsOpenForWriting) {
+  const StudyId study = new_study();
+  ASSERT_TRUE(store_.add_candidates(study, sample_batch(0, 5)));
+  const Store reader = open(OpenMode::read);
+  EXPECT_EQ(reader.ranked(study, Objective::step_time, 10).value().size(), 5U);
+}
+
+TEST_F(StoreTest, TakesAHundredThousandCandidates) {
+  const StudyId study = new_study();
+  const auto start = std::chrono::steady_clock::now();
+  constexpr int kBatch = 10'000;
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(store_.add_candidates(study, sample_batch(i * kBatch, kBatch)));
+  const std::chrono::duration<double> write = std::chrono::steady_clock::now() - start;
+  const auto ranked = store_.ranked(study, Objective::step_time, 50).value();
+  const std::chrono::duration<double> read = std::chrono::steady_clock::now() - start - write;
+  EXPECT_EQ(store_.summary(study).value().candidates, 100'000);
+  EXPECT_EQ(ranked.size(), 50U);
+  RecordProperty("write_s", std::to_string(write.count()));
+  RecordProperty("read_s", std::to_string(read.count()));
+  std::printf("100,000 candidates: written in %.2f s, best 50 read in %.2f s\n", write.count(), read.count());
+}
+
+} // namespace
+} // namespace foretrain
