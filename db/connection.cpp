@@ -105,10 +105,11 @@ bool readable_only_as_it_stands(const fs::path& path) {
 
 SQLite::Database open_database(const fs::path& path, OpenMode mode, int patience_ms) {
   if (mode == OpenMode::write)
-    return SQLite::Database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, patience_ms);
+    return SQLite::Database(path.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE | SQLite::OPEN_NOMUTEX,
+                            patience_ms);
   const bool fixed = readable_only_as_it_stands(path);
   return SQLite::Database(uri(path, fixed ? "mode=ro&immutable=1" : "mode=ro"),
-                          SQLite::OPEN_READONLY | SQLite::OPEN_URI, patience_ms);
+                          SQLite::OPEN_READONLY | SQLite::OPEN_URI | SQLite::OPEN_NOMUTEX, patience_ms);
 }
 
 /// Changing to WAL asks for the file alone and does not wait for it by itself.
@@ -129,6 +130,7 @@ void use_wal(SQLite::Database& database, int patience_ms) {
 Result<void> prepare(Store::Connection& connection, OpenMode mode, int patience_ms) {
   SQLite::Database& database = connection.database;
   database.exec("PRAGMA foreign_keys = ON");
+  database.exec("PRAGMA cache_size = -65536"); // KiB: a batch of candidates with its indices stays in memory
   const int version = database.execAndGet("PRAGMA user_version").getInt();
   const int application = database.execAndGet("PRAGMA application_id").getInt();
   const int tables = database.execAndGet("SELECT count(*) FROM sqlite_master").getInt();

@@ -333,6 +333,25 @@ TEST(Measurement, PlansOfPublishedRowsAreReadBackByThePlanReader) {
   EXPECT_GT(checked, 50);
 }
 
+// llm-foundry prints the parameters of each model ("NumParams=12853954560"): what is assumed of norms, biases and
+// positions has to give them to the digit.
+TEST(Measurement, PlansOfLlmFoundryHaveThePrintedParameters) {
+  const MeasuredNames names = read_measured_names(data()).value();
+  const auto file =
+      read_measurements(data().root / "measured/llm_foundry.csv", read_assumptions(data(), "llm_foundry").value());
+  int checked = 0;
+  for (const Measurement& measured : file->rows) {
+    const auto at = measured.notes.find("NumParams=");
+    if (at == std::string::npos) continue;
+    const auto result = plan_of(measured, names, data()).value();
+    ASSERT_TRUE(result) << to_string(result.error());
+    EXPECT_EQ(count_parameters(result->plan.model).total, std::stoll(measured.notes.substr(at + 10)))
+        << measured.row_id;
+    ++checked;
+  }
+  EXPECT_EQ(checked, 163);
+}
+
 TEST(Assumptions, RefuseAnUnknownKey) {
   const fs::path root = fs::temp_directory_path() / "foretrain-assumptions-test";
   fs::create_directories(root / "assumptions");
