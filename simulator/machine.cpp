@@ -4,63 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "core/base/check.h"
+#include "simulator/rank_state.h"
 
 namespace foretrain {
 namespace {
-
-constexpr std::array<const char*, kLanes> kLaneNames = {"compute",
-                                                        "tp",
-                                                        "cp",
-                                                        "ep",
-                                                        "gradients",
-                                                        "parameters",
-                                                        "host",
-                                                        "send forward",
-                                                        "send backward",
-                                                        "receive forward",
-                                                        "receive backward"};
-
-enum class State { idle, blocked, busy, finished };
-
-struct LaneRun {
-  State state = State::idle;
-  Lane blocked_on = Lane::compute;
-  int need = 0; ///< steps of `blocked_on` that must be done
-  int done = 0;
-  int cursor = 0;                    ///< index into RoleScript::by_lane
-  int next = 0;                      ///< index into ScriptSlot::by_lane
-  double started = 0;                ///< when the running or the last step began; transfers: when bytes began to move
-  double ended = 0;                  ///< when the last step ended
-  TimePart part = TimePart::compute; ///< of the running or the last step
-  bool bubble_before = false;        ///< time before `started` is waiting for another stage
-  std::uint32_t version = 0;         ///< timers of older versions are stale
-};
-
-struct RankState {
-  const RoleScript* role = nullptr;
-  std::array<LaneRun, kLanes> lanes;
-  double remaining = 0; ///< of the running compute step
-  double updated = 0;
-  double rate = 1;
-  bool slows = false;                    ///< the running compute step gives way to transfers
-  std::array<double, kLanes> slowdown{}; ///< of the transfer that runs on each lane
-  double block_began = 0;
-  bool computes = false;              ///< as the transfers on this rank have been told
-  bool touched = false;               ///< its compute lane has changed in this round
-  std::array<int, kLanes> transfer{}; ///< that runs on each lane, plus 1; 0 none
-  double idle_since = 0;              ///< the compute lane has been waiting from here
-  bool recorded = false;
-};
-
-struct Active {
-  int instance = -1;
-  int from = -1;
-  int to = -1;
-  Lane lane = Lane::tp;
-  const Traffic* traffic = nullptr;
-  int computing = 0; ///< members that compute meanwhile
-};
 
 class Machine final : public NetworkClient {
 public:
@@ -96,7 +43,7 @@ public:
     const int r = static_cast<int>(token >> 40);
     const Lane lane = static_cast<Lane>((token >> 32) & 0xff);
     LaneRun& state = ranks_[static_cast<std::size_t>(r)].lanes[at(lane)];
-    if (state.state != State::busy || state.version != static_cast<std::uint32_t>(token)) return;
+    if (state.state != LaneState::busy || state.version != static_cast<std::uint32_t>(token)) return;
     complete(r, lane);
     drain();
   }
@@ -145,7 +92,7 @@ private:
       RankState& state = rank(r);
       state.touched = false;
       const LaneRun& run = state.lanes[at(Lane::compute)];
-      const bool computes = run.state == State::busy && state.slows;
+      const bool computes = run.state == LaneState::busy && state.slows;
       if (computes == state.computes) continue;
       state.computes = computes;
       for (const int number : state.transfer)
@@ -184,7 +131,7 @@ private:
   /// Blocks the lane on the first dependency that is not met.
   static bool wait(RankState& state, LaneRun& run, Lane lane, int count) {
     if (state.lanes[at(lane)].done >= count) return true;
-    run.state = State::blocked;
+    run.state = LaneState::blocked;
     run.blocked_on = lane;
     run.need = count;
     return false;
@@ -205,16 +152,16 @@ private:
   void advance(int r, Lane lane) {
     RankState& state = rank(r);
     LaneRun& run = state.lanes[at(lane)];
-    if (run.state == State::busy || run.state == State::finished) return;
-    if (run.state == State::blocked) {
+    if (run.state == LaneState::busy || run.state == LaneState::finished) return;
+    if (run.state == LaneState::blocked) {
       if (state.lanes[at(run.blocked_on)].done < run.need) return;
       if (lane == Lane::compute) book_wait(r, run.blocked_on);
-      run.state = State::idle;
+      run.state = LaneState::idle;
     }
     const std::vector<int>& instructions = state.role->by_lane[at(lane)];
     while (true) {
       if (run.cursor == static_cast<int>(instructions.size())) {
-        run.state = State::finished;
+        run.state = LaneState::finished;
         return;
       }
       const ScriptInstruction& instruction = instruction_at(state, lane);
@@ -242,7 +189,7 @@ private:
         finish_step(r, lane, now);
         return true;
       }
-      run.state = State::busy;
+      run.state = LaneState::busy;
       state.slows = false;
       schedule(r, lane, state.block_began + step.seconds);
       return false;
@@ -253,7 +200,7 @@ private:
         finish_step(r, lane, now);
         return true;
       }
-      run.state = State::busy;
+      run.state = LaneState::busy;
       if (lane == Lane::compute) {
         run_.ranks[static_cast<std::size_t>(r)].compute += step.seconds;
         state.slows = step.op == nullptr || step.op->kind == OpKind::compute;
@@ -285,7 +232,7 @@ private:
   /// A member has come to its group's transfer.
   void arrive(int r, Lane lane, const ScriptStep& step) {
     LaneRun& run = rank(r).lanes[at(lane)];
-    run.state = State::busy;
+    run.state = LaneState::busy;
     const int number = world_.instance_of[static_cast<std::size_t>(r)][static_cast<std::size_t>(step.group)];
     const World::Instance& instance = world_.instances[static_cast<std::size_t>(number)];
     run.bubble_before = instance.spans_stages;
@@ -302,7 +249,7 @@ private:
   /// One end of a pipeline transfer is there. A channel is one direction between two stages.
   void meet(int r, Lane lane, const ScriptInstruction& instruction, ScriptStepKind kind) {
     LaneRun& run = rank(r).lanes[at(lane)];
-    run.state = State::busy;
+    run.state = LaneState::busy;
     run.bubble_before = true;
     run.started = network_.now();
     const bool sends = kind == ScriptStepKind::send;
@@ -375,7 +322,7 @@ private:
   void change_rate(int r) {
     RankState& state = rank(r);
     LaneRun& run = state.lanes[at(Lane::compute)];
-    if (run.state != State::busy || !state.slows) return;
+    if (run.state != LaneState::busy || !state.slows) return;
     const double now = network_.now();
     state.remaining = std::max(0.0, state.remaining - (now - state.updated) * state.rate);
     state.updated = now;
@@ -398,18 +345,18 @@ private:
         script_.slots[static_cast<std::size_t>(state.role->instructions[static_cast<std::size_t>(number)].slot)];
     const std::vector<int>& steps = slot.by_lane[at(lane)];
     RankRun& out = run_.ranks[static_cast<std::size_t>(r)];
-    if (lane == Lane::compute && run.state == State::busy) {
+    if (lane == Lane::compute && run.state == LaneState::busy) {
       book(r, run, state.idle_since, now);
       state.idle_since = now;
       touch(r);
     }
     const int step = steps[static_cast<std::size_t>(run.next)];
-    if (lane == Lane::compute && run.state == State::busy &&
+    if (lane == Lane::compute && run.state == LaneState::busy &&
         slot.steps[static_cast<std::size_t>(step)].kind == ScriptStepKind::local)
       out.slowed += now - run.started - slot.steps[static_cast<std::size_t>(step)].seconds;
     if (state.recorded && slot.steps[static_cast<std::size_t>(step)].kind != ScriptStepKind::gate)
       out.records.push_back({number, step, run.started, now});
-    run.state = State::idle;
+    run.state = LaneState::idle;
     run.ended = now;
     ++run.done;
     ++run_.steps;
@@ -419,7 +366,7 @@ private:
     }
     for (int other = 0; other < kLanes; ++other) {
       const LaneRun& waiting = state.lanes[static_cast<std::size_t>(other)];
-      if (waiting.state == State::blocked && waiting.blocked_on == lane && run.done >= waiting.need)
+      if (waiting.state == LaneState::blocked && waiting.blocked_on == lane && run.done >= waiting.need)
         ready_.push_back({r, static_cast<Lane>(other)});
     }
   }
@@ -445,10 +392,11 @@ private:
   Result<void> check_finished() const {
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       for (std::size_t lane = 0; lane < kLanes; ++lane)
-        if (ranks_[r].lanes[lane].state != State::finished)
+        if (ranks_[r].lanes[lane].state != LaneState::finished)
           return fail("program",
                       fmt::format("rank {} waits forever on its {} lane, step {} of {}", world_.rank[r],
-                                  kLaneNames[lane], ranks_[r].lanes[lane].done, ranks_[r].role->total[lane]),
+                                  name_of(static_cast<Lane>(lane)), ranks_[r].lanes[lane].done,
+                                  ranks_[r].role->total[lane]),
                       "sends and receives of the Program do not pair");
     return {};
   }

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/program/program.h"
@@ -37,6 +37,7 @@ using LaneCounts = std::array<int, kLanes>;
   return lane >= Lane::send_forward;
 }
 [[nodiscard]] Lane lane_of(Stream stream);
+[[nodiscard]] std::string_view name_of(Lane lane);
 
 enum class ScriptStepKind {
   local,      ///< lasts `seconds`; on the compute lane it slows down while transfers run

@@ -193,34 +193,6 @@ void add_events(const Script& script, const RankRun& rank, std::vector<TimelineE
 
 } // namespace
 
-std::string_view name_of(Lane lane) {
-  switch (lane) {
-  case Lane::compute:
-    return "compute";
-  case Lane::tp:
-    return "tp";
-  case Lane::cp:
-    return "cp";
-  case Lane::ep:
-    return "ep";
-  case Lane::gradients:
-    return "gradients";
-  case Lane::parameters:
-    return "parameters";
-  case Lane::host:
-    return "host";
-  case Lane::send_forward:
-    return "send forward";
-  case Lane::send_backward:
-    return "send backward";
-  case Lane::receive_forward:
-    return "receive forward";
-  case Lane::receive_backward:
-    return "receive backward";
-  }
-  return "";
-}
-
 std::string_view name_of(Group group) {
   switch (group) {
   case Group::tp:

@@ -77,7 +77,6 @@ struct Simulation {
 /// Highest allocation of the role's ranks at op granularity, what stays for the whole step included.
 [[nodiscard]] Bytes peak_of(const Script& script, int stage);
 
-[[nodiscard]] std::string_view name_of(Lane lane);
 [[nodiscard]] std::string_view name_of(Group group);
 
 } // namespace foretrain

@@ -19,7 +19,6 @@ const std::map<std::string, std::string>& long_files() {
       {"scripts/calibrate-from-tables",
        "one pass from tables to calibrations; half of it is the list of devices and sources"},
       {"simulator/machine.cpp", "one state machine: streams, waits, rates and memory of a rank change together"},
-      {"simulator/script.cpp", "one translation, op by op, from a Program to what the machine runs"},
   };
   return table;
 }
