@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "core/base/text.h"
 #include "planner/filter/filter.h"
+#include "planner/filter/part.h"
 #include "planner/filter/tokens.h"
 
 namespace foretrain {
@@ -12,40 +12,7 @@ namespace {
 
 using Node = Filter::Node;
 using Operation = Filter::Operation;
-
-enum class Type { number, text, flag, word };
-
-/// A parsed part of the condition. A bare word is a text once it meets a text field, otherwise an unknown field.
-struct Part {
-  int node = -1;
-  Type type = Type::number;
-  std::optional<std::string> unit; ///< numbers: of a field or a quantity; absent: a plain number, fits every unit
-  std::string word;
-  std::size_t column = 1;
-};
-
-std::optional<Operation> comparison(std::string_view symbol) {
-  if (symbol == "==" || symbol == "=") return Operation::equal;
-  if (symbol == "!=") return Operation::unequal;
-  if (symbol == "<") return Operation::less;
-  if (symbol == "<=") return Operation::less_equal;
-  if (symbol == ">") return Operation::greater;
-  if (symbol == ">=") return Operation::greater_equal;
-  return std::nullopt;
-}
-
-std::string_view name_of(Type type) {
-  switch (type) {
-  case Type::number:
-    return "a number";
-  case Type::text:
-  case Type::word:
-    return "a text";
-  case Type::flag:
-    return "a yes or no";
-  }
-  return "";
-}
+using Part = FilterPart;
 
 /// Recursive descent; precedence from loosest: or, and, not, comparison and in, + -, * /, unary minus.
 class Parser {
@@ -90,7 +57,7 @@ private:
     nodes_.push_back(std::move(node));
     return static_cast<int>(nodes_.size()) - 1;
   }
-  Part operation(Operation operation, int left, int right, Type type, std::size_t column) {
+  Part operation(Operation operation, int left, int right, FilterType type, std::size_t column) {
     Node node;
     node.operation = operation;
     node.left = left;
@@ -99,15 +66,15 @@ private:
   }
 
   Result<Part> as_condition(const Part& part) const {
-    if (part.type == Type::word) return unknown_field(part);
-    if (part.type != Type::flag)
+    if (part.type == FilterType::word) return unknown_field(part);
+    if (part.type != FilterType::flag)
       return error(part.column, fmt::format("a condition is expected, not {}", name_of(part.type)),
                    "for example tp == 8");
     return part;
   }
   Result<Part> as_number(const Part& part) const {
-    if (part.type == Type::word) return unknown_field(part);
-    if (part.type != Type::number)
+    if (part.type == FilterType::word) return unknown_field(part);
+    if (part.type != FilterType::number)
       return error(part.column, fmt::format("a number is expected, not {}", name_of(part.type)));
     return part;
   }
@@ -137,7 +104,7 @@ private:
     FORETRAIN_TRY(const Part a, as_condition(left));
     FORETRAIN_TRY(const Part b, as_condition(right));
     if (++joins_ > kDeepestFilter * 4) return error(right.column, "too many conditions", "use 'in' with a list");
-    return operation(with, a.node, b.node, Type::flag, a.column);
+    return operation(with, a.node, b.node, FilterType::flag, a.column);
   }
 
   Result<Part> negation() {
@@ -147,7 +114,7 @@ private:
     FORETRAIN_TRY(const Part inner, negation());
     --depth_;
     FORETRAIN_TRY(const Part condition, as_condition(inner));
-    return operation(Operation::logical_not, condition.node, -1, Type::flag, column);
+    return operation(Operation::logical_not, condition.node, -1, FilterType::flag, column);
   }
 
   Result<Part> relation() {
@@ -167,23 +134,25 @@ private:
   }
 
   Result<Part> text_for(const Part& part, const Field& field) {
-    if (part.type == Type::text && part.node >= 0 && !part.word.empty()) return part;
+    if (part.type == FilterType::text && part.node >= 0 && !part.word.empty()) return part;
     if (!field.values.empty() && std::find(field.values.begin(), field.values.end(), part.word) == field.values.end())
       return error(part.column, fmt::format("{} is never '{}'", field.id, part.word),
                    hint_for(part.word, field.values));
     Node node;
     node.value = part.word;
-    return Part{push(std::move(node)), Type::text, std::nullopt, part.word, part.column};
+    return Part{push(std::move(node)), FilterType::text, std::nullopt, part.word, part.column};
   }
 
   Result<Part> compared(Operation with, Part left, Part right) {
-    const auto is_text = [](const Part& part) { return part.type == Type::text || part.type == Type::word; };
+    const auto is_text = [](const Part& part) {
+      return part.type == FilterType::text || part.type == FilterType::word;
+    };
     if (is_text(left) || is_text(right)) {
       const Field* field = field_of(left) ? field_of(left) : field_of(right);
-      if (!field) return left.type == Type::word ? unknown_field(left) : unknown_field_or_text(right);
+      if (!field) return left.type == FilterType::word ? unknown_field(left) : unknown_field_or_text(right);
       if (field->kind != FieldKind::text || !is_text(left) || !is_text(right)) {
-        if (left.type == Type::word) return unknown_field(left);
-        if (right.type == Type::word) return unknown_field(right);
+        if (left.type == FilterType::word) return unknown_field(left);
+        if (right.type == FilterType::word) return unknown_field(right);
         return error(right.column,
                      fmt::format("{} cannot be compared with {}", name_of(left.type), name_of(right.type)));
       }
@@ -195,19 +164,19 @@ private:
       if (!field_of(right)) {
         FORETRAIN_TRY(right, text_for(right, *field));
       }
-      return operation(with, left.node, right.node, Type::flag, left.column);
+      return operation(with, left.node, right.node, FilterType::flag, left.column);
     }
     if (left.type != right.type)
       return error(right.column, fmt::format("{} cannot be compared with {}", name_of(left.type), name_of(right.type)));
-    if (left.type == Type::flag && with != Operation::equal && with != Operation::unequal)
+    if (left.type == FilterType::flag && with != Operation::equal && with != Operation::unequal)
       return error(left.column, "a yes or no has no order", "use == or !=");
     FORETRAIN_TRY(const auto unit, common_unit(left, right));
     (void)unit;
-    return operation(with, left.node, right.node, Type::flag, left.column);
+    return operation(with, left.node, right.node, FilterType::flag, left.column);
   }
 
   [[nodiscard]] tl::unexpected<Error> unknown_field_or_text(const Part& part) const {
-    if (part.type == Type::word) return unknown_field(part);
+    if (part.type == FilterType::word) return unknown_field(part);
     return error(part.column, "two texts are compared, but no field", "for example schedule == 1f1b");
   }
 
@@ -226,8 +195,8 @@ private:
     if (!accept_word("in")) return error(peek().column, "'in' is expected after 'not'", "for example tp not in [1, 2]");
     const bool square = accept("[");
     if (!square && !accept("(")) return error(peek().column, "a list is expected", "for example tp in [4, 8]");
-    if (left.type == Type::word) return unknown_field(left);
-    if (left.type == Type::text && !field_of(left)) return unknown_field_or_text(left);
+    if (left.type == FilterType::word) return unknown_field(left);
+    if (left.type == FilterType::text && !field_of(left)) return unknown_field_or_text(left);
     Node node;
     node.operation = Operation::in;
     node.left = left.node;
@@ -238,8 +207,8 @@ private:
       if (accept(square ? "]" : ")")) break;
       return error(peek().column, "the list is not closed", square ? "]" : ")");
     }
-    const Part part{push(std::move(node)), Type::flag, std::nullopt, {}, left.column};
-    return negated ? operation(Operation::logical_not, part.node, -1, Type::flag, column) : part;
+    const Part part{push(std::move(node)), FilterType::flag, std::nullopt, {}, left.column};
+    return negated ? operation(Operation::logical_not, part.node, -1, FilterType::flag, column) : part;
   }
 
   /// One constant of a list, of the type of what is looked up in it.
@@ -247,11 +216,11 @@ private:
     const std::size_t nodes = nodes_.size();
     FORETRAIN_TRY(Part entry, sum());
     const Field* field = field_of(left);
-    if (left.type == Type::text && field && (entry.type == Type::word || entry.type == Type::text) &&
+    if (left.type == FilterType::text && field && (entry.type == FilterType::word || entry.type == FilterType::text) &&
         !field_of(entry)) {
       FORETRAIN_TRY(entry, text_for(entry, *field));
     }
-    if (entry.type == Type::word) return unknown_field(entry);
+    if (entry.type == FilterType::word) return unknown_field(entry);
     if (entry.type != left.type)
       return error(entry.column,
                    fmt::format("the list holds {}, what is looked up is {}", name_of(entry.type), name_of(left.type)));
@@ -289,7 +258,7 @@ private:
     FORETRAIN_TRY(const Part a, as_number(left));
     FORETRAIN_TRY(const Part b, as_number(right));
     if (++joins_ > kDeepestFilter * 4) return error(b.column, "too many terms");
-    Part result = operation(with, a.node, b.node, Type::number, a.column);
+    Part result = operation(with, a.node, b.node, FilterType::number, a.column);
     if (with == Operation::add || with == Operation::subtract) {
       FORETRAIN_TRY(result.unit, common_unit(a, b));
     }
@@ -307,7 +276,7 @@ private:
       nodes_.back().value = -std::get<double>(nodes_.back().value);
       return inner;
     }
-    Part result = operation(Operation::negate, inner.node, -1, Type::number, column);
+    Part result = operation(Operation::negate, inner.node, -1, FilterType::number, column);
     result.unit = inner.unit;
     return result;
   }
@@ -321,7 +290,7 @@ private:
       return named();
     case TokenKind::quoted: {
       take();
-      return Part{-1, Type::text, std::nullopt, token.text, token.column};
+      return Part{-1, FilterType::text, std::nullopt, token.text, token.column};
     }
     case TokenKind::symbol:
       if (token.text == "(") return parenthesised();
@@ -343,7 +312,7 @@ private:
   Result<Part> quantity() {
     const Token& token = take();
     double value = token.number;
-    Part part{-1, Type::number, std::nullopt, {}, token.column};
+    Part part{-1, FilterType::number, std::nullopt, {}, token.column};
     const std::string unit = peek().kind == TokenKind::word || next_is(TokenKind::symbol, "%") ? peek().text : "";
     if (const auto bytes = parse_bytes("1 " + unit)) {
       value *= static_cast<double>(bytes->value) / static_cast<double>(kGiB);
@@ -366,25 +335,25 @@ private:
     if (token.text == "true" || token.text == "yes" || token.text == "false" || token.text == "no") {
       Node node;
       node.value = token.text == "true" || token.text == "yes";
-      return Part{push(std::move(node)), Type::flag, std::nullopt, {}, token.column};
+      return Part{push(std::move(node)), FilterType::flag, std::nullopt, {}, token.column};
     }
     for (const std::string_view keyword : {"and", "or", "not", "in"})
       if (token.text == keyword) return error(token.column, fmt::format("'{}' is not expected here", token.text));
     const Field* field = find_field(token.text);
-    if (!field) return Part{-1, Type::word, std::nullopt, token.text, token.column};
+    if (!field) return Part{-1, FilterType::word, std::nullopt, token.text, token.column};
     Node node;
     node.operation = Operation::field;
     node.field = field;
-    Part part{push(std::move(node)), Type::number, std::nullopt, {}, token.column};
+    Part part{push(std::move(node)), FilterType::number, std::nullopt, {}, token.column};
     switch (field->kind) {
     case FieldKind::number:
       part.unit = std::string(field->unit);
       break;
     case FieldKind::text:
-      part.type = Type::text;
+      part.type = FilterType::text;
       break;
     case FieldKind::flag:
-      part.type = Type::flag;
+      part.type = FilterType::flag;
       break;
     }
     return part;
