@@ -71,8 +71,9 @@ void check_batches(const Role& role, Report& report) {
     }
     if (instruction.batch >= 0 && instruction.batch != open) {
       if (instruction.batch <= highest)
-        report.add(ProblemKind::batch, role.stage, static_cast<int>(i),
-                   fmt::format("{} is issued apart from the rest of batch {}", describe(instruction), instruction.batch));
+        report.add(
+            ProblemKind::batch, role.stage, static_cast<int>(i),
+            fmt::format("{} is issued apart from the rest of batch {}", describe(instruction), instruction.batch));
       highest = std::max(highest, instruction.batch);
     }
     open = instruction.batch;
@@ -117,8 +118,8 @@ void check_groups(const Program& program, Report& report) {
                                 : std::string("nothing more");
     };
     report.add(ProblemKind::group, role.stage, -1,
-               fmt::format("collective {} across stages is {} on stage 0, {} on stage {}", same, name(first), name(here),
-                           role.stage));
+               fmt::format("collective {} across stages is {} on stage 0, {} on stage {}", same, name(first),
+                           name(here), role.stage));
   }
 }
 
@@ -126,13 +127,20 @@ void check_groups(const Program& program, Report& report) {
 
 std::string_view id_of(ProblemKind kind) {
   switch (kind) {
-  case ProblemKind::structure: return "structure";
-  case ProblemKind::order: return "order";
-  case ProblemKind::pairing: return "pairing";
-  case ProblemKind::batch: return "batch";
-  case ProblemKind::deadlock: return "deadlock";
-  case ProblemKind::memory: return "memory";
-  case ProblemKind::group: return "group";
+  case ProblemKind::structure:
+    return "structure";
+  case ProblemKind::order:
+    return "order";
+  case ProblemKind::pairing:
+    return "pairing";
+  case ProblemKind::batch:
+    return "batch";
+  case ProblemKind::deadlock:
+    return "deadlock";
+  case ProblemKind::memory:
+    return "memory";
+  case ProblemKind::group:
+    return "group";
   }
   return "";
 }

@@ -29,7 +29,8 @@ struct Problem {
 };
 
 /// The static check: everything that an interpreter takes for granted. Linear in the number of instructions. An empty
-/// list means that the Program runs to its end when sends are rendezvous: they block until the receive is posted.
+/// list means that the Program runs to its end when sends are rendezvous: they last until the receive is posted, and
+/// transfers of one pass go one batch after the other, sends and receives apart.
 /// Later checks are left out when an earlier one found that indices point nowhere.
 [[nodiscard]] std::vector<Problem> check(const Program& program);
 

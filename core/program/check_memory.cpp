@@ -57,9 +57,9 @@ void check_memory(const Program& program, Report& report) {
     const std::vector<MemoryPoint> points = memory_timeline(program, role);
     for (const MemoryPoint& point : points)
       if (point.held < persistent) {
-        report.add(ProblemKind::memory, role.stage, point.instruction,
-                   fmt::format("{} bytes fewer are held than what stays for the whole step",
-                               (persistent - point.held).value));
+        report.add(
+            ProblemKind::memory, role.stage, point.instruction,
+            fmt::format("{} bytes fewer are held than what stays for the whole step", (persistent - point.held).value));
         break;
       }
     if (!points.empty() && points.back().held > persistent)

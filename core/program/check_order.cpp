@@ -56,7 +56,8 @@ private:
 
   void step(const Instruction& i) {
     switch (i.kind) {
-    case InstructionKind::slot: return slot(i);
+    case InstructionKind::slot:
+      return slot(i);
     case InstructionKind::receive:
       if (done_.has(i, Done::received, i.pass)) bad(i, "it was received before");
       return done_.set(i, Done::received, i.pass);
@@ -73,7 +74,8 @@ private:
       if (!done_.has(i, Done::sent, i.pass)) bad(i, "nothing was sent");
       if (done_.has(i, Done::released, i.pass)) bad(i, "its buffer was freed before");
       return done_.set(i, Done::released, i.pass);
-    case InstructionKind::step: return step_op(i);
+    case InstructionKind::step:
+      return step_op(i);
     }
   }
 
@@ -92,7 +94,8 @@ private:
       if (!done_.has(i, Done::backward)) bad(i, "its input gradients were not computed");
       return done_.set(i, Done::weight);
     case Pass::recompute:
-    case Pass::step: return;
+    case Pass::step:
+      return;
     }
   }
 

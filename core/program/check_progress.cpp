@@ -17,8 +17,11 @@ struct Batch {
   std::size_t open = 0; ///< not yet done
 };
 
-/// The transfers of one pass on one stage, in issue order.
+/// The sends, or the receives, of one pass on one stage, in issue order. Sends and receives go through different halves
+/// of a port (and channels of their own in an executor): with one queue for both, the receive that an interleaved
+/// schedule posts ahead would hold up the send that its neighbour waits for.
 struct TransferStream {
+  bool sends = false;
   std::deque<Batch> batches;
 };
 
@@ -57,7 +60,8 @@ public:
 private:
   [[nodiscard]] std::size_t index_of(const Message& message) const {
     const std::size_t pass = message.pass == Pass::forward ? 0 : 1;
-    return (pass * depths_ + static_cast<std::size_t>(message.depth)) * static_cast<std::size_t>(program_.micro_batches) +
+    return (pass * depths_ + static_cast<std::size_t>(message.depth)) *
+               static_cast<std::size_t>(program_.micro_batches) +
            static_cast<std::size_t>(message.micro_batch);
   }
 
@@ -72,34 +76,34 @@ private:
   bool execute(const Role& role, const Instruction& instruction) {
     switch (instruction.kind) {
     case InstructionKind::slot:
-    case InstructionKind::release_send: return true;
+    case InstructionKind::release_send:
+      return true;
     case InstructionKind::send:
-    case InstructionKind::receive: post(role, instruction); return true;
+    case InstructionKind::receive:
+      post(role, instruction);
+      return true;
     case InstructionKind::wait_send:
-    case InstructionKind::wait_receive: return ends_[index_of(message_of(program_, role, instruction))].done;
-    case InstructionKind::step: return meet(role, instruction);
+    case InstructionKind::wait_receive:
+      return ends_[index_of(message_of(program_, role, instruction))].done;
+    case InstructionKind::step:
+      return meet(role, instruction);
     }
     return true;
   }
 
   void post(const Role& role, const Instruction& instruction) {
-    TransferStream& stream =
-        streams_[static_cast<std::size_t>(role.stage)][instruction.pass == Pass::forward ? 0 : 1];
+    const bool sends = instruction.kind == InstructionKind::send;
+    const std::size_t lane = (instruction.pass == Pass::forward ? 0U : 2U) + (sends ? 0U : 1U);
+    TransferStream& stream = streams_[static_cast<std::size_t>(role.stage)][lane];
+    stream.sends = sends;
     const std::size_t message = index_of(message_of(program_, role, instruction));
-    const bool joins = !stream.batches.empty() && instruction.batch >= 0 &&
-                       stream.batches.back().number == instruction.batch;
+    const bool joins =
+        !stream.batches.empty() && instruction.batch >= 0 && stream.batches.back().number == instruction.batch;
     if (!joins) stream.batches.push_back({instruction.batch, {}, 0});
     Batch& batch = stream.batches.back();
     batch.messages.push_back(message);
     ++batch.open;
     if (stream.batches.size() == 1) take_up(stream, message);
-  }
-
-  [[nodiscard]] bool sends(const TransferStream& stream, std::size_t message) const {
-    // The stage of the chunk that gets it is the receiver's; a stream belongs to one stage.
-    const std::size_t depth = message / static_cast<std::size_t>(program_.micro_batches) % depths_;
-    const std::size_t receiver = depth % static_cast<std::size_t>(program_.stages);
-    return &stream != &streams_[receiver][0] && &stream != &streams_[receiver][1];
   }
 
   /// One end of a message is at the front of its stream. What this completes lets further batches move up.
@@ -109,7 +113,7 @@ private:
       const auto [at, message] = work.back();
       work.pop_back();
       Ends& ends = ends_[message];
-      (sends(*at, message) ? ends.sender : ends.receiver) = at;
+      (at->sends ? ends.sender : ends.receiver) = at;
       if (!ends.sender || !ends.receiver || ends.done) continue;
       ends.done = true;
       for (TransferStream* side : {ends.sender, ends.receiver}) {
@@ -145,7 +149,7 @@ private:
   Report& report_;
   std::size_t depths_ = 0;
   std::vector<Ends> ends_;
-  std::vector<std::array<TransferStream, 2>> streams_; ///< per stage: forward, backward
+  std::vector<std::array<TransferStream, 4>> streams_; ///< per stage: forward sends and receives, backward ones
   std::vector<std::size_t> next_;                      ///< per stage: instruction
   std::vector<int> arrived_at_;                        ///< per stage: instruction + 1 of the last arrival
   std::array<std::vector<int>, kGroups> arrivals_;     ///< per group and stage

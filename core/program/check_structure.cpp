@@ -55,12 +55,16 @@ void check_chunk(const Program& program, const Role& role, std::size_t index, Re
 
 bool slot_pass(const Program& program, Pass pass) {
   switch (pass) {
-  case Pass::forward: return true;
-  case Pass::backward: return !program.split_backward;
+  case Pass::forward:
+    return true;
+  case Pass::backward:
+    return !program.split_backward;
   case Pass::input:
-  case Pass::weight: return program.split_backward;
+  case Pass::weight:
+    return program.split_backward;
   case Pass::recompute:
-  case Pass::step: return false;
+  case Pass::step:
+    return false;
   }
   return false;
 }
@@ -116,7 +120,8 @@ void check_completeness(const Program& program, const Role& role, Report& report
 
 void check_structure(const Program& program, Report& report) {
   const auto bad = [&](const std::string& text) { report.add(ProblemKind::structure, -1, -1, text); };
-  if (program.stages < 1 || program.micro_batches < 1 || program.roles.size() != static_cast<std::size_t>(program.stages))
+  if (program.stages < 1 || program.micro_batches < 1 ||
+      program.roles.size() != static_cast<std::size_t>(program.stages))
     return bad(fmt::format("{} roles for {} stages and {} micro-batches", program.roles.size(), program.stages,
                            program.micro_batches));
   for (std::size_t block = 0; block < program.blocks.size(); ++block) check_block(program, block, report);

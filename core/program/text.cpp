@@ -27,19 +27,23 @@ std::string numbers(const std::vector<int>& list) {
 std::string kernel_text(const Kernel& k) {
   switch (k.kind) {
   case KernelKind::gemm:
-    return fmt::format("gemm {} {}x{}x{}{}", id_of(k.dtype), k.m, k.n, k.k, k.batch > 1 ? fmt::format(" *{}", k.batch) : "");
-  case KernelKind::grouped_gemm: return fmt::format("grouped-gemm {} {}x{}x{} *{}", id_of(k.dtype), k.m, k.n, k.k, k.batch);
+    return fmt::format("gemm {} {}x{}x{}{}", id_of(k.dtype), k.m, k.n, k.k,
+                       k.batch > 1 ? fmt::format(" *{}", k.batch) : "");
+  case KernelKind::grouped_gemm:
+    return fmt::format("grouped-gemm {} {}x{}x{} *{}", id_of(k.dtype), k.m, k.n, k.k, k.batch);
   case KernelKind::attention_forward:
   case KernelKind::attention_backward:
-    return fmt::format("{} {}x{} heads {}/{} width {}/{} *{}", id_of(k.kind), k.m, k.n, k.heads, k.kv_heads, k.k, k.v_dim,
-                       k.batch);
-  case KernelKind::memory: return fmt::format("memory {:.0f} B", k.bytes);
+    return fmt::format("{} {}x{} heads {}/{} width {}/{} *{}", id_of(k.kind), k.m, k.n, k.heads, k.kv_heads, k.k,
+                       k.v_dim, k.batch);
+  case KernelKind::memory:
+    return fmt::format("memory {:.0f} B", k.bytes);
   }
   return "";
 }
 
 std::string transfer_text(const Op& op) {
-  std::string text = fmt::format("{} over {} {} {} B", id_of(op.collective), id_of(op.group), id_of(op.dtype), op.bytes.value);
+  std::string text =
+      fmt::format("{} over {} {} {} B", id_of(op.collective), id_of(op.group), id_of(op.dtype), op.bytes.value);
   if (op.rounds > 1) text += fmt::format(" {} rounds", op.rounds);
   if (op.deduplicated > 0) text += fmt::format(" deduplicated {}", op.deduplicated);
   return text;
@@ -81,8 +85,8 @@ void add_block(std::string& out, std::size_t index, const Block& block) {
   }
   for (std::size_t i = 0; i < block.buffers.size(); ++i) {
     const Buffer& b = block.buffers[i];
-    out += fmt::format("  buffer %{} {} {} {} {} {} B, {}\n", i, b.name, id_of(b.scope), id_of(b.dtype), shape_text(b.shape),
-                       b.bytes.value, id_of(b.part));
+    out += fmt::format("  buffer %{} {} {} {} {} {} B, {}\n", i, b.name, id_of(b.scope), id_of(b.dtype),
+                       shape_text(b.shape), b.bytes.value, id_of(b.part));
   }
   add_ops(out, "forward", block.forward, block.forward_memory);
   add_ops(out, "backward", block.backward, block.backward_memory);
@@ -98,7 +102,7 @@ std::string blocks_text(const Program& program, const Chunk& chunk) {
     while (end < chunk.blocks.size() && chunk.blocks[end] == chunk.blocks[i] && chunk.layers[i] >= 0) ++end;
     const Block& block = program.blocks[static_cast<std::size_t>(chunk.blocks[i])];
     const int last = chunk.layers[end - 1] + block.layers - 1;
-    const std::string what = chunk.layers[i] < 0 ? std::string(id_of(block.kind))
+    const std::string what = chunk.layers[i] < 0       ? std::string(id_of(block.kind))
                              : chunk.layers[i] == last ? fmt::format("layer {}", last)
                                                        : fmt::format("layers {}-{}", chunk.layers[i], last);
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", chunk.blocks[i], what);
@@ -108,8 +112,8 @@ std::string blocks_text(const Program& program, const Chunk& chunk) {
 }
 
 std::string between_text(const ChunkOp& op) {
-  std::string text = fmt::format("{} {} position {} ({}): {}", id_of(op.pass), op.before ? "before" : "after", op.position,
-                                 id_of(op.when), op_text(op.op));
+  std::string text = fmt::format("{} {} position {} ({}): {}", id_of(op.pass), op.before ? "before" : "after",
+                                 op.position, id_of(op.when), op_text(op.op));
   if (op.needed_at >= 0) text += fmt::format("  needed at {}", op.needed_at);
   if (op.waits_for >= 0) text += fmt::format("  starts with {}", op.waits_for);
   if (op.allocates.value > 0) text += fmt::format("  allocates {} B", op.allocates.value);
@@ -120,13 +124,15 @@ std::string between_text(const ChunkOp& op) {
 std::string instruction_text(const Instruction& i) {
   if (i.kind == InstructionKind::step) return fmt::format("step {}", i.step);
   if (i.kind == InstructionKind::slot) return fmt::format("{} {}.{}", id_of(i.pass), i.chunk, i.micro_batch);
-  std::string text = fmt::format("{} {} {}.{} {}", id_of(i.kind), id_of(i.pass), i.chunk, i.micro_batch, i.peer > 0 ? "next" : "previous");
+  std::string text = fmt::format("{} {} {}.{} {}", id_of(i.kind), id_of(i.pass), i.chunk, i.micro_batch,
+                                 i.peer > 0 ? "next" : "previous");
   if (i.batch >= 0) text += fmt::format(" batch {}", i.batch);
   return text;
 }
 
 void add_role(std::string& out, const Program& program, const Role& role) {
-  out += fmt::format("\nrole {}: boundary {} B, outside the allocator {} B\n", role.stage, role.boundary.value, role.outside.value);
+  out += fmt::format("\nrole {}: boundary {} B, outside the allocator {} B\n", role.stage, role.boundary.value,
+                     role.outside.value);
   for (const Persistent& entry : role.persistent)
     out += fmt::format("  stays {} {} B, {}\n", entry.name, entry.bytes.value, id_of(entry.part));
   for (const Chunk& chunk : role.chunks) {
@@ -139,7 +145,8 @@ void add_role(std::string& out, const Program& program, const Role& role) {
   const std::vector<MemoryPoint> points = memory_timeline(program, role);
   out += "  instructions (pass chunk.micro-batch; bytes held after, highest inside)\n";
   for (std::size_t i = 0; i < role.instructions.size(); ++i)
-    out += fmt::format("    {} {}  {} {}\n", i, instruction_text(role.instructions[i]), points[i].held.value, points[i].peak.value);
+    out += fmt::format("    {} {}  {} {}\n", i, instruction_text(role.instructions[i]), points[i].held.value,
+                       points[i].peak.value);
 }
 
 /// Which blocks a text about `role` shows.

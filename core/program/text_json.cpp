@@ -34,7 +34,9 @@ void add_list(Json& json, const char* key, const std::vector<int>& list) {
 }
 
 Json op_json(const Op& op) {
-  Json json = {{"kind", name(id_of(op.kind))}, {"pass", name(id_of(op.pass))}, {"stream", name(id_of(op.stream))},
+  Json json = {{"kind", name(id_of(op.kind))},
+               {"pass", name(id_of(op.pass))},
+               {"stream", name(id_of(op.stream))},
                {"part", name(id_of(op.part))}};
   if (op.segment != Segment::none) json["segment"] = name(id_of(op.segment));
   if (op.kind == OpKind::collective) {
@@ -91,8 +93,11 @@ Json chunk_json(const Chunk& chunk) {
   Json json = {{"index", chunk.index}, {"depth", chunk.depth}, {"blocks", chunk.blocks}, {"layers", chunk.layers}};
   json["between"] = Json::array();
   for (const ChunkOp& op : chunk.between) {
-    Json entry = {{"pass", name(id_of(op.pass))}, {"position", op.position}, {"before", op.before},
-                  {"when", name(id_of(op.when))}, {"op", op_json(op.op)}};
+    Json entry = {{"pass", name(id_of(op.pass))},
+                  {"position", op.position},
+                  {"before", op.before},
+                  {"when", name(id_of(op.when))},
+                  {"op", op_json(op.op)}};
     if (op.needed_at >= 0) entry["needed_at"] = op.needed_at;
     if (op.waits_for >= 0) entry["waits_for"] = op.waits_for;
     if (op.allocates.value > 0) entry["allocates_bytes"] = op.allocates.value;
@@ -124,11 +129,13 @@ Json role_json(const Role& role) {
   json["chunks"] = Json::array();
   for (const Chunk& chunk : role.chunks) json["chunks"].push_back(chunk_json(chunk));
   json["instructions"] = Json::array();
-  for (const Instruction& instruction : role.instructions) json["instructions"].push_back(instruction_json(instruction));
+  for (const Instruction& instruction : role.instructions)
+    json["instructions"].push_back(instruction_json(instruction));
   json["step"] = ops_json(role.step);
   json["persistent"] = Json::array();
   for (const Persistent& entry : role.persistent)
-    json["persistent"].push_back({{"name", entry.name}, {"part", name(id_of(entry.part))}, {"bytes", entry.bytes.value}});
+    json["persistent"].push_back(
+        {{"name", entry.name}, {"part", name(id_of(entry.part))}, {"bytes", entry.bytes.value}});
   json["outside_bytes"] = role.outside.value;
   json["boundary_bytes"] = role.boundary.value;
   return json;
@@ -139,12 +146,9 @@ Json role_json(const Role& role) {
 Json to_json(const Program& program, std::optional<int> role) {
   FORETRAIN_CHECK(!role || (*role >= 0 && *role < program.stages), "the role is one of the Program's");
   const Mesh& mesh = program.mesh;
-  Json json = {{"semantics", program.semantics},
-               {"stages", program.stages},
-               {"micro_batches", program.micro_batches},
-               {"split_backward", program.split_backward},
-               {"blocking_p2p", program.blocking_p2p},
-               {"fragmentation", program.fragmentation}};
+  Json json = {{"semantics", program.semantics},         {"stages", program.stages},
+               {"micro_batches", program.micro_batches}, {"split_backward", program.split_backward},
+               {"blocking_p2p", program.blocking_p2p},   {"fragmentation", program.fragmentation}};
   json["mesh"] = {{"world", mesh.world()},
                   {"tp", mesh.degree(Axis::tp)},
                   {"cp", mesh.degree(Axis::cp)},

@@ -41,7 +41,7 @@ TEST_P(GoldenProgram, IsWhatTheFileSays) {
 
 INSTANTIATE_TEST_SUITE_P(Plans, GoldenProgram,
                          testing::Values("dense_tp2_pp2_interleaved", "moe_ep4_dp8", "fsdp_split_backward"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& each) { return each.param; });
 
 TEST(ProgramText, ShowsOneRoleAlone) {
   const DataFolder data{kSource / "data"};
