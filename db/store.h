@@ -46,11 +46,11 @@ struct StoredPrediction {
 };
 
 /// A layout to keep, with what is known of it.
-struct Candidate {
+struct NewCandidate {
   Layout layout;
   std::vector<StoredPrediction> predictions;
   bool pareto = false;
-  bool operator==(const Candidate&) const = default;
+  bool operator==(const NewCandidate&) const = default;
 };
 
 /// A layout as read back. `best` is its most detailed prediction: SimGrid before replay before slots.
@@ -151,7 +151,7 @@ public:
   [[nodiscard]] Result<StudyId> begin_study(const Study& study, const std::string& program_version);
   /// One transaction per call. A layout that the study has already gets further predictions; one with an equal key
   /// replaces the earlier.
-  [[nodiscard]] Result<std::vector<CandidateId>> add_candidates(StudyId study, std::span<const Candidate> batch);
+  [[nodiscard]] Result<std::vector<CandidateId>> add_candidates(StudyId study, std::span<const NewCandidate> batch);
   /// The Pareto front, in place of the one before.
   [[nodiscard]] Result<void> set_pareto(StudyId study, std::span<const CandidateId> front);
   [[nodiscard]] Result<void> add_near_misses(StudyId study, std::span<const NearMiss> misses);

@@ -22,7 +22,7 @@ public:
                            "tokens_per_s_per_gpu = excluded.tokens_per_s_per_gpu, mfu_percent = excluded.mfu_percent, "
                            "peak_device_bytes = excluded.peak_device_bytes, document = excluded.document") {}
 
-  CandidateId insert(StudyId study, const Candidate& candidate) {
+  CandidateId insert(StudyId study, const NewCandidate& candidate) {
     const std::string layout = to_json(candidate.layout).dump();
     insert_.reset();
     insert_.bind(1, study.value);
@@ -72,12 +72,12 @@ Result<StudyId> Store::begin_study(const Study& study, const std::string& progra
   });
 }
 
-Result<std::vector<CandidateId>> Store::add_candidates(StudyId study, std::span<const Candidate> batch) {
+Result<std::vector<CandidateId>> Store::add_candidates(StudyId study, std::span<const NewCandidate> batch) {
   return in_transaction(*connection_, [&]() -> Result<std::vector<CandidateId>> {
     CandidateInserter inserter(connection_->database);
     std::vector<CandidateId> ids;
     ids.reserve(batch.size());
-    for (const Candidate& candidate : batch) ids.push_back(inserter.insert(study, candidate));
+    for (const NewCandidate& candidate : batch) ids.push_back(inserter.insert(study, candidate));
     return ids;
   });
 }

@@ -98,10 +98,10 @@ inline StoredPrediction stored(Engine engine, double step_time, Verdict verdict 
   return result;
 }
 
-inline std::vector<Candidate> sample_batch(int first, int size) {
-  std::vector<Candidate> batch;
+inline std::vector<NewCandidate> sample_batch(int first, int size) {
+  std::vector<NewCandidate> batch;
   for (int i = first; i < first + size; ++i)
-    batch.push_back(Candidate{sample_layout(i), {stored(Engine::slots, 1.0 + i)}, false});
+    batch.push_back(NewCandidate{sample_layout(i), {stored(Engine::slots, 1.0 + i)}, false});
   return batch;
 }
 

@@ -66,7 +66,7 @@ TEST_F(StoreTest, TellsWhetherAndHowAStudyEnded) {
 
 TEST_F(StoreTest, ReadsBackACandidateAsPlanAndPrediction) {
   const StudyId study = new_study();
-  Candidate candidate{sample_layout(7), {stored(Engine::slots, 2.0)}, true};
+  NewCandidate candidate{sample_layout(7), {stored(Engine::slots, 2.0)}, true};
   candidate.layout.schedule = {"interleaved", 2};
   candidate.layout.recompute = {RecomputeKind::selective, {}, {}, {RecomputeModule::core_attention}};
   candidate.layout.layers_per_stage = {1, 1, 1, 1};
@@ -82,7 +82,7 @@ TEST_F(StoreTest, ReadsBackACandidateAsPlanAndPrediction) {
 
 TEST_F(StoreTest, RanksByTheObjectiveWithThoseThatFitFirst) {
   const StudyId study = new_study();
-  const std::vector<Candidate> batch = {
+  const std::vector<NewCandidate> batch = {
       {sample_layout(0), {stored(Engine::slots, 3.0)}, false},
       {sample_layout(1), {stored(Engine::slots, 1.0, Verdict::oom)}, false},
       {sample_layout(2), {stored(Engine::slots, 2.0)}, false},
@@ -108,7 +108,7 @@ TEST_F(StoreTest, RanksByTheObjectiveWithThoseThatFitFirst) {
 TEST_F(StoreTest, RanksByTheMostDetailedPrediction) {
   const StudyId study = new_study();
   const auto ids = store_.add_candidates(study, sample_batch(0, 2)).value(); // 1 s and 2 s by slots
-  const Candidate refined{sample_layout(0), {stored(Engine::simgrid, 5.0), stored(Engine::replay, 4.0)}, false};
+  const NewCandidate refined{sample_layout(0), {stored(Engine::simgrid, 5.0), stored(Engine::replay, 4.0)}, false};
   const auto again = store_.add_candidates(study, std::array{refined}).value();
   EXPECT_EQ(again.front(), ids[0]) << "an equal layout is the same candidate";
   const auto ranked = store_.ranked(study, Objective::step_time, 10).value();
@@ -120,7 +120,7 @@ TEST_F(StoreTest, RanksByTheMostDetailedPrediction) {
 
 TEST_F(StoreTest, KeepsPredictionsOfOtherSemanticsAndCalibrationsApart) {
   const StudyId study = new_study();
-  Candidate candidate{sample_layout(0), {stored(Engine::replay, 1.0)}, false};
+  NewCandidate candidate{sample_layout(0), {stored(Engine::replay, 1.0)}, false};
   candidate.predictions.push_back(candidate.predictions[0]);
   candidate.predictions[1].key.semantics = "foretrain";
   candidate.predictions.push_back(candidate.predictions[0]);
@@ -158,7 +158,7 @@ TEST_F(StoreTest, KeepsAnIllegalPredictionThoughItHasNoTime) {
   const StudyId study = new_study();
   StoredPrediction none = stored(Engine::slots, std::numeric_limits<double>::quiet_NaN(), Verdict::illegal);
   none.prediction.memory.clear();
-  const auto ids = store_.add_candidates(study, std::array{Candidate{sample_layout(0), {none}, false}}).value();
+  const auto ids = store_.add_candidates(study, std::array{NewCandidate{sample_layout(0), {none}, false}}).value();
   EXPECT_EQ(store_.candidate(ids[0]).value().best.prediction.verdict, Verdict::illegal);
 }
 
