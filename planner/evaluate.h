@@ -34,6 +34,8 @@ public:
     Worker(Worker&&) noexcept;
     /// Slot granularity, tens of microseconds. The layout must be legal (first_rejection finds nothing).
     [[nodiscard]] Evaluation evaluate(const Layout& layout);
+    /// Model state alone needs more than this: a bound that spares the evaluation. Microseconds.
+    [[nodiscard]] bool state_exceeds(const Layout& layout, Bytes capacity);
 
   private:
     friend class Evaluator;

@@ -11,8 +11,10 @@
 
 namespace foretrain {
 
-/// The layouts of a study as a mixed-radix number: every combination of the values of each dimension whose product of
-/// degrees is the number of devices. Counted exactly before anything is evaluated, so that progress is a fraction.
+/// The layouts of a study: every combination of the values of each dimension whose degrees multiply to the number of
+/// devices. A dimension without values in the study takes every one that the semantics name; recomputation of whole
+/// layers comes in quarters of a chunk, replicas of shards for frameworks of the fsdp family only (others when asked).
+/// Counted exactly before anything is evaluated, so that progress is a fraction.
 class LayoutSpace {
 public:
   LayoutSpace(const Study& study, const Semantics& semantics);
@@ -22,6 +24,8 @@ public:
   /// Groups of layouts with the same degrees (tp, pp, cp, ep, etp, dp): the unit of parallel work.
   [[nodiscard]] std::size_t groups() const { return groups_.size(); }
   [[nodiscard]] std::int64_t group_size(std::size_t group) const;
+  /// The degrees that the layouts of a group share; its other members are defaults.
+  [[nodiscard]] const Layout& degrees(std::size_t group) const;
   /// Visits every layout of a group in a fixed order; stops when `visit` returns false.
   void visit_group(std::size_t group, const std::function<bool(const Layout&)>& visit) const;
 
@@ -37,7 +41,6 @@ private:
     std::vector<ShardingChoice> sharding;
     std::vector<ContextChoice> context;
     std::vector<DispatchChoice> dispatch;
-    std::vector<RecomputeChoice> recompute;
     std::vector<bool> offload;
   };
   [[nodiscard]] Dimensions dimensions_of(const Layout& degrees) const;

@@ -30,16 +30,6 @@ private:
   std::vector<BlockKey> keys_;
 };
 
-double fragmentation_of(const LayerContext& c) {
-  const Semantics& s = *c.semantics;
-  if (c.job->expandable_segments) return s.fragmentation_expandable;
-  double share = s.fragmentation;
-  if (c.layout.pp > 1) share = std::max(share, s.fragmentation_pp);
-  if (c.model->moe) share = std::max(share, s.fragmentation_moe);
-  if (c.layout.cp > 1) share = std::max(share, s.fragmentation_long);
-  return share;
-}
-
 } // namespace
 
 std::vector<int> fanouts_of(const ClusterSpec& cluster) {
@@ -47,6 +37,15 @@ std::vector<int> fanouts_of(const ClusterSpec& cluster) {
   fanouts.reserve(cluster.tiers.size());
   for (const TierSpec& tier : cluster.tiers) fanouts.push_back(tier.fanout);
   return fanouts;
+}
+
+double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout) {
+  if (job.expandable_segments) return semantics.fragmentation_expandable;
+  double share = semantics.fragmentation;
+  if (layout.pp > 1) share = std::max(share, semantics.fragmentation_pp);
+  if (model.moe) share = std::max(share, semantics.fragmentation_moe);
+  if (layout.cp > 1) share = std::max(share, semantics.fragmentation_long);
+  return share;
 }
 
 int micro_batches_of(const JobSpec& job, const Layout& layout) {
@@ -68,7 +67,7 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   program.split_backward = schedule->splits_backward();
   program.blocking_p2p = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
   const LayerContext context = make_context(plan.model, plan.job, semantics, layout, program.split_backward);
-  program.fragmentation = fragmentation_of(context);
+  program.fragmentation = fragmentation_share(plan.model, plan.job, semantics, layout);
 
   const std::vector<LayerShape> shapes = layer_shapes(plan.model);
   const std::vector<int> layers = layers_per_chunk(plan.model, layout);

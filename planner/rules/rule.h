@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "core/base/catalogue.h"
 #include "core/spec/cluster.h"
@@ -23,6 +24,10 @@ struct RuleInput {
   int devices = 0;
 };
 
+/// What of the layout a rule looks at: rules of `degrees` see tp, pp, cp, ep, etp and dp alone, so that one check judges
+/// every layout with these degrees.
+enum class RuleScope { degrees, layout };
+
 /// A feasibility rule: whether a layout can run at all. Memory is judged apart, after its prediction.
 class Rule {
 public:
@@ -30,6 +35,7 @@ public:
   [[nodiscard]] virtual std::string_view id() const = 0;
   /// One sentence: what must hold.
   [[nodiscard]] virtual std::string_view summary() const = 0;
+  [[nodiscard]] virtual RuleScope scope() const = 0;
   /// The clash with both numbers and the nearest legal changes, or nothing. Must hold for every input that the readers
   /// accept, without overflow.
   [[nodiscard]] virtual std::optional<Rejection> check(const RuleInput& input) const = 0;
@@ -38,8 +44,9 @@ public:
 /// All rules in the order in which they are tried: cheap and general first. The first that fails names the rejection.
 [[nodiscard]] const Catalogue<Rule>& rules();
 
-/// The first rule that fails.
+/// The first rule that fails; of one scope, or of both.
 [[nodiscard]] std::optional<Rejection> first_rejection(const RuleInput& input);
+[[nodiscard]] std::optional<Rejection> first_rejection(const RuleInput& input, RuleScope scope);
 /// Every rule that fails, for `predict`.
 [[nodiscard]] std::vector<Rejection> all_rejections(const RuleInput& input);
 

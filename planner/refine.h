@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "core/base/result.h"
+#include "planner/search.h"
+
+namespace foretrain {
+
+/// Replays the best candidates op by op and, of those, simulates the first on the network; `result.ranked` is filled and
+/// ordered anew. The number replayed grows until the next candidate's slot time exceeds the best op time by more than
+/// the bound between the two.
+[[nodiscard]] Result<void> refine(const Study& study, const Semantics& semantics, const Evaluator& evaluator,
+                                  const SearchOptions& options, SearchResult& result);
+
+/// A legal plan's prediction by one engine: slots, op replay, or the network simulation of a worker program.
+[[nodiscard]] Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
+                                              Engine engine, const std::string& worker);
+
+/// Largest relative difference between slot and op replay of one plan that the tests admit.
+inline constexpr double kSlotOpBound = 0.01;
+
+} // namespace foretrain

@@ -1,0 +1,61 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/spec/names.h"
+#include "planner/rules/all.h"
+
+namespace foretrain {
+namespace {
+
+std::optional<Rejection> kind(const RuleInput& in) {
+  const Layout& l = in.layout;
+  if (l.cp == 1) return std::nullopt;
+  const auto& list = in.semantics.context_parallel;
+  const std::string id(id_of(l.context_parallel.kind));
+  if (std::find(list.begin(), list.end(), l.context_parallel.kind) == list.end())
+    return reject(list.empty() ? in.semantics.name + " has no context parallelism" : fmt::format("{} has no context parallelism of kind {}", in.semantics.name, id),
+                  l.cp, 1, {"cp 1"});
+  if (in.job.attention == AttentionKernel::unfused)
+    return reject("context parallelism needs flash attention; the job asks for unfused", l.cp, 1, {"cp 1"});
+  return std::nullopt;
+}
+
+std::optional<Rejection> sequence(const RuleInput& in) {
+  const Layout& l = in.layout;
+  if (l.cp == 1) return std::nullopt;
+  const bool zigzag = l.context_parallel.kind != ContextKind::ulysses;
+  const std::int64_t parts = (zigzag ? 2 : 1) * std::int64_t{l.cp};
+  if (in.job.sequence_length % parts == 0) return std::nullopt;
+  return reject(fmt::format("sequence length {} is not a multiple of {}{} (balanced causal halves)", in.job.sequence_length, zigzag ? "2 × cp " : "cp ", l.cp),
+                static_cast<double>(parts), in.job.sequence_length,
+                nearest_values("cp", l.cp, in.job.sequence_length, [&](std::int64_t c) { return in.job.sequence_length % ((zigzag ? 2 : 1) * c) == 0; }));
+}
+
+std::optional<Rejection> ulysses_heads(const RuleInput& in) {
+  const Layout& l = in.layout;
+  const bool exchanges = l.context_parallel.kind == ContextKind::ulysses || l.context_parallel.kind == ContextKind::ulysses_ring;
+  if (l.cp == 1 || !exchanges) return std::nullopt;
+  const bool mixed = l.context_parallel.kind == ContextKind::ulysses_ring;
+  const int u = mixed ? l.context_parallel.ulysses : l.cp;
+  if (mixed && (u <= 1 || u >= l.cp || l.cp % u != 0))
+    return reject(fmt::format("the inner all-to-all of degree {} must divide cp {} and be neither 1 nor cp", u, l.cp), u, l.cp,
+                  nearest_values("ulysses", u, l.cp - 1, [&](std::int64_t v) { return v > 1 && l.cp % v == 0; }));
+  const int heads = std::max(1, in.model.heads / l.tp);
+  const int kv = in.model.latent ? heads : std::max(1, in.model.kv_heads / l.tp);
+  for (const int count : {heads, kv})
+    if (count % u != 0)
+      return reject(fmt::format("{} {}heads per tp rank cannot be split over an all-to-all of {}", count, count == heads ? "" : "key-value ", u), u, count,
+                    nearest_values("cp", u, count, [&](std::int64_t v) { return heads % v == 0 && kv % v == 0; }));
+  return std::nullopt;
+}
+
+} // namespace
+
+void add_context_rules(RuleList& list) {
+  list.push_back(make_rule("cp-kind", "The framework has this kind of context parallelism.", kind));
+  list.push_back(make_rule("cp-sequence", "The sequence splits into balanced parts.", sequence));
+  list.push_back(make_rule("cp-heads", "An all-to-all splits the heads that tensor parallelism left.", ulysses_heads));
+}
+
+} // namespace foretrain

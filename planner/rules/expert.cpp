@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "core/spec/names.h"
+#include "planner/rules/all.h"
+
+namespace foretrain {
+namespace {
+
+std::optional<Rejection> has_experts(const RuleInput& in) {
+  const Layout& l = in.layout;
+  if (in.model.moe || (l.ep == 1 && l.etp == 1)) return std::nullopt;
+  return reject(fmt::format("{} has no experts; ep {} × etp {} needs them", in.model.name, l.ep, l.etp), l.ep * l.etp, 1, {"ep 1", "etp 1"});
+}
+
+std::optional<Rejection> supported(const RuleInput& in) {
+  const Layout& l = in.layout;
+  if (l.ep > 1 && !in.semantics.expert_parallel) return reject(in.semantics.name + " has no expert parallelism", l.ep, 1, {"ep 1"});
+  if (l.etp > 1 && !in.semantics.expert_tensor_parallel)
+    return reject(in.semantics.name + " does not split experts over tensor ranks", l.etp, 1, {"etp 1"});
+  if (l.ep > 1 && l.tp > 1 && in.semantics.ep_needs_sp && !l.sequence_parallel)
+    return reject(fmt::format("{} needs sequence parallelism for ep {} with tp {}", in.semantics.name, l.ep, l.tp), 1, 0, {"sequence_parallel true", "tp 1"});
+  if (l.ep * l.etp == 1) return std::nullopt;
+  const auto& list = in.semantics.dispatch;
+  if (std::find(list.begin(), list.end(), l.expert_dispatch.kind) == list.end())
+    return reject(fmt::format("{} does not dispatch tokens by {}", in.semantics.name, id_of(l.expert_dispatch.kind)), 1, 0);
+  return std::nullopt;
+}
+
+std::optional<Rejection> experts_split(const RuleInput& in) {
+  const Layout& l = in.layout;
+  if (!in.model.moe) return std::nullopt;
+  const MoeSpec& moe = *in.model.moe;
+  if (moe.experts % l.ep != 0)
+    return reject(fmt::format("{} experts cannot be split over ep {}", moe.experts, l.ep), l.ep, moe.experts,
+                  nearest_values("ep", l.ep, moe.experts, [&](std::int64_t e) { return moe.experts % e == 0; }));
+  if (moe.ffn % l.etp != 0)
+    return reject(fmt::format("an expert of width {} cannot be split over etp {}", moe.ffn, l.etp), l.etp, moe.ffn,
+                  nearest_values("etp", l.etp, moe.ffn, [&](std::int64_t e) { return moe.ffn % e == 0; }));
+  return std::nullopt;
+}
+
+std::optional<Rejection> folding(const RuleInput& in) {
+  const Layout& l = in.layout;
+  const std::int64_t experts = std::int64_t{l.ep} * l.etp;
+  if (experts == 1) return std::nullopt;
+  const std::int64_t dp = std::int64_t{l.dp_shard} * l.dp_replicate;
+  const std::int64_t over = (in.semantics.ep_folds_over_tp ? std::int64_t{l.tp} : 1) * l.cp * dp;
+  if (over % experts == 0) return std::nullopt;
+  // The smallest number of devices: pp · max(tp · cp, ep · etp) for powers of two.
+  return reject(fmt::format("ep {} × etp {} = {} does not divide {}cp × dp = {}", l.ep, l.etp, experts, in.semantics.ep_folds_over_tp ? "tp × " : "", over),
+                static_cast<double>(experts), static_cast<double>(over),
+                nearest_values("ep", l.ep, over, [&](std::int64_t e) { return over % (e * l.etp) == 0 && in.model.moe && in.model.moe->experts % e == 0; }));
+}
+
+} // namespace
+
+void add_expert_rules(RuleList& list) {
+  list.push_back(make_rule("ep-without-experts", "Expert parallelism needs experts.", has_experts, RuleScope::degrees));
+  list.push_back(make_rule("ep-supported", "The framework has this expert parallelism.", supported));
+  list.push_back(make_rule("experts-ep", "ep divides the experts, etp their width.", experts_split, RuleScope::degrees));
+  list.push_back(make_rule("ep-folding", "ep · etp divides the ranks of a stage that experts fold over.", folding, RuleScope::degrees));
+}
+
+} // namespace foretrain
