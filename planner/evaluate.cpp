@@ -50,7 +50,9 @@ struct Evaluator::Worker::Data {
   SlotCosts costs;
   SlotMemories memories;
   SlotResult result;
-  std::vector<const StageProfile*> stages;
+  std::vector<const StageState*> states;
+  std::vector<const ChunkProfile*> chunks; ///< stage * chunks + chunk
+  Bytes boundary;
   std::vector<int> layers;
   const SlotOrder* order = nullptr;
 
@@ -71,31 +73,84 @@ struct Evaluator::Worker::Data {
     return {schedule, shape, blocking};
   }
 
-  /// Profiles of all stages, then slot costs and memories by chunk.
+  /// Profiles of all stages, then slot costs and memories by chunk; `order` is that of the whole step.
   void prepare(const Layout& layout) {
     const Shape s = shape_of(layout);
-    const Mesh& mesh = cache.mesh_of(layout);
+    prepare(layout, s);
     order = &shared->orders.get(*s.schedule, s.shape, s.blocking);
+  }
+
+  void prepare(const Layout& layout, const Shape& s) {
+    const Mesh& mesh = cache.mesh_of(layout);
     layers = layers_per_chunk(shared->study.model, layout);
-    stages.clear();
-    for (int stage = 0; stage < layout.pp; ++stage)
-      stages.push_back(&cache.stage(layout, mesh, layers, stage, s.shape.micro_batches, s.schedule->splits_backward()));
+    const LayoutView view{&layout, &mesh, &layers, s.shape.micro_batches, s.schedule->splits_backward()};
+    states.clear();
+    chunks.clear();
+    boundary = cache.boundary(view);
+    for (int stage = 0; stage < layout.pp; ++stage) {
+      states.push_back(&cache.state(view, stage));
+      for (int c = 0; c < s.shape.chunks; ++c) chunks.push_back(&cache.chunk(view, stage, c));
+    }
     fill_costs(layout, mesh, s);
     fill_memories(layout, s);
   }
 
+  /// Makespan of the whole step. Once a pipeline is full, each further round of `stages` micro-batches adds the same time
+  /// (a max-plus linear system runs periodically): three short replays whose increments agree stand for a long one.
+  /// Leaves `order` at a replay whose memory peak is the long one's.
+  double makespan(const Shape& s) {
+    constexpr int kRounds = 3;
+    constexpr double kSame = 1e-9;
+    const int p = s.shape.stages;
+    const int m = s.shape.micro_batches;
+    const bool keeps_all = s.schedule->id() == "gpipe"; // holds every micro-batch: memory grows with their number
+    if (keeps_all || m <= 4 * kRounds * p) {
+      order = &shared->orders.get(*s.schedule, s.shape, s.blocking);
+      replay_slots(*order, costs, workspace, result);
+      return result.makespan;
+    }
+    std::array<double, 3> spans{};
+    ScheduleShape few = s.shape;
+    for (int i = 0; i < 3; ++i) {
+      few.micro_batches = (kRounds + i) * p + m % p;
+      order = &shared->orders.get(*s.schedule, few, s.blocking);
+      replay_slots(*order, costs, workspace, result);
+      spans[static_cast<std::size_t>(i)] = result.makespan;
+    }
+    const double first = spans[1] - spans[0];
+    const double second = spans[2] - spans[1];
+    if (std::abs(first - second) <= kSame * second) return spans[2] + second * ((m - few.micro_batches) / p);
+    order = &shared->orders.get(*s.schedule, s.shape, s.blocking);
+    replay_slots(*order, costs, workspace, result);
+    return result.makespan;
+  }
+
+  /// Seconds of slots on the busiest stage over the whole step.
+  [[nodiscard]] double busiest(const Shape& s) const {
+    const auto per_stage = static_cast<std::size_t>(s.shape.chunks);
+    double most = 0;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      double busy = 0;
+      for (std::size_t at = i * per_stage; at < (i + 1) * per_stage; ++at)
+        busy += s.shape.micro_batches * (costs.forward[at] + costs.backward[at] + costs.input[at] + costs.weight[at]) +
+                costs.first_forward[at] + costs.last_backward[at];
+      most = std::max(most, busy);
+    }
+    return most;
+  }
+
   void fill_costs(const Layout& layout, const Mesh& mesh, const Shape& s) {
-    const auto chunks = static_cast<std::size_t>(s.shape.chunks);
-    const std::size_t count = stages.size() * chunks;
+    const auto per_stage = static_cast<std::size_t>(s.shape.chunks);
+    const std::size_t count = chunks.size();
     const bool split = s.schedule->splits_backward();
     for (auto* list : {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
       list->assign(count, 0);
-    costs.tail.assign(stages.size(), 0);
+    costs.tail.assign(states.size(), 0);
     costs.p2p.clear();
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      for (std::size_t c = 0; c < chunks; ++c) {
-        const ChunkProfile& chunk = stages[i]->chunks[c];
-        const std::size_t at = i * chunks + c;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      for (std::size_t c = 0; c < per_stage; ++c) {
+        const std::size_t at = i * per_stage + c;
+        const ChunkProfile& chunk = *chunks[at];
         const Pass last = split ? Pass::weight : Pass::backward;
         costs.forward[at] = chunk.at(Pass::forward, Turn::middle).seconds;
         costs.first_forward[at] = chunk.at(Pass::forward, Turn::first).seconds - costs.forward[at];
@@ -105,10 +160,10 @@ struct Evaluator::Worker::Data {
         costs.last_backward[at] = chunk.at(last, Turn::last).seconds - chunk.at(last, Turn::middle).seconds;
       }
       // The first chunk's backward is the stage's last slot: what its reduction outlasts it by delays the step's end.
-      costs.tail[i] = stages[i]->chunks[0].at(split ? Pass::weight : Pass::backward, Turn::last).outstanding;
+      costs.tail[i] = chunks[i * per_stage]->at(split ? Pass::weight : Pass::backward, Turn::last).outstanding;
     }
     if (layout.pp > 1) {
-      costs.p2p.assign(stages.size(), 0);
+      costs.p2p.assign(states.size(), 0);
       for (int stage = 0; stage < layout.pp; ++stage) costs.p2p[static_cast<std::size_t>(stage)] = boundary_seconds(mesh, layout, stage);
     }
   }
@@ -119,32 +174,32 @@ struct Evaluator::Worker::Data {
     int tier = 0;
     for (const int rank : {mesh.on_stage(0, stage), mesh.on_stage(mesh.world() - 1, stage)})
       tier = std::max(tier, mesh.tier_between(rank, mesh.on_stage(rank, next)));
-    return shared->study.cost.transfer(tier, stages[static_cast<std::size_t>(stage)]->boundary).seconds;
+    return shared->study.cost.transfer(tier, boundary).seconds;
   }
 
   /// Slots with the boundary tensors that are held beside them: their own input, and, where transfers overlap, the next
   /// input and the output still on its way. Never below the op-level peak; above it by two boundary tensors at most.
   void fill_memories(const Layout& layout, const Shape& s) {
-    const auto chunks = static_cast<std::size_t>(s.shape.chunks);
+    const auto per_stage = static_cast<std::size_t>(s.shape.chunks);
     const int depths = layout.pp * s.shape.chunks;
     const bool split = s.schedule->splits_backward();
-    const std::size_t count = stages.size() * chunks;
+    const std::size_t count = chunks.size();
     for (auto* list : {&memories.forward, &memories.backward, &memories.input, &memories.weight, &memories.first_forward, &memories.last_backward})
       list->assign(count, SlotMemory{});
-    for (std::size_t i = 0; i < stages.size(); ++i)
-      for (std::size_t c = 0; c < chunks; ++c) {
-        const ChunkProfile& chunk = stages[i]->chunks[c];
+    for (std::size_t i = 0; i < states.size(); ++i)
+      for (std::size_t c = 0; c < per_stage; ++c) {
+        const ChunkProfile& chunk = *chunks[i * per_stage + c];
         const int depth = static_cast<int>(c) * layout.pp + static_cast<int>(i);
         const Bytes zero(0);
-        const Bytes before = depth > 0 ? stages[i]->boundary : zero;            // x in, dx out
-        const Bytes after = depth + 1 < depths ? stages[i]->boundary : zero;    // y out, dy in
-        const Bytes beside = layout.pp > 1 && !s.blocking ? stages[i]->boundary * 2 : zero;
+        const Bytes before = depth > 0 ? boundary : zero;            // x in, dx out
+        const Bytes after = depth + 1 < depths ? boundary : zero;    // y out, dy in
+        const Bytes beside = layout.pp > 1 && !s.blocking ? boundary * 2 : zero;
         const auto slot = [&](Pass pass, Turn turn, Bytes in, Bytes out) {
           const Block::Memory& m = chunk.at(pass, turn).memory;
-          const Bytes inside = in + std::max(m.peak, m.net + (s.blocking && layout.pp > 1 ? stages[i]->boundary : zero)) + beside;
+          const Bytes inside = in + std::max(m.peak, m.net + (s.blocking && layout.pp > 1 ? boundary : zero)) + beside;
           return SlotMemory{in + m.net - out, std::max(inside, std::max(zero, in + m.net - out))};
         };
-        const std::size_t at = i * chunks + c;
+        const std::size_t at = i * per_stage + c;
         memories.forward[at] = slot(Pass::forward, Turn::middle, before, after);
         memories.first_forward[at] = slot(Pass::forward, Turn::first, before, after);
         if (split) {
@@ -161,9 +216,11 @@ struct Evaluator::Worker::Data {
   /// Device bytes of a stage: slots and step end above the persistent set, fragmentation, outside.
   [[nodiscard]] Bytes device_bytes(const Layout& layout, std::size_t stage) const {
     const Bytes slots = slot_peak(*order, memories, stage).bytes;
-    const Bytes allocated = stages[stage]->persistent_total + std::max(slots, stages[stage]->step_peak);
+    const bool keeps = shared->study.semantics.keeps_input_gradient && layout.pp > 1 && stage + 1 == states.size();
+    const Bytes persistent = states[stage]->persistent + (keeps ? boundary : Bytes(0));
+    const Bytes allocated = persistent + std::max(slots, states[stage]->step_peak);
     const Bytes fragments(static_cast<std::int64_t>(fragmentation_share(shared->study.model, shared->study.job, shared->study.semantics, layout) * static_cast<double>(allocated.value)));
-    return allocated + fragments + stages[stage]->outside;
+    return allocated + fragments + states[stage]->outside;
   }
 
   /// Extra time because every synchronous step waits for its slowest rank.
@@ -173,7 +230,7 @@ struct Evaluator::Worker::Data {
 
   [[nodiscard]] double step_tail() const {
     double tail = 0;
-    for (const StageProfile* stage : stages) tail = std::max(tail, stage->step_seconds);
+    for (const StageState* state : states) tail = std::max(tail, state->step_seconds);
     return tail;
   }
 };
@@ -206,13 +263,11 @@ std::optional<Bytes> Evaluator::capacity() const {
 
 Evaluation Evaluator::Worker::evaluate(const Layout& layout) {
   Data& d = *data_;
-  d.prepare(layout);
-  replay_slots(*d.order, d.costs, d.workspace, d.result);
+  const Data::Shape s = d.shape_of(layout);
+  d.prepare(layout, s);
   Evaluation evaluation;
-  double busiest = 0;
-  for (const double busy : d.result.busy) busiest = std::max(busiest, busy);
-  evaluation.step_seconds = d.result.makespan + d.step_tail() + d.straggling(busiest);
-  for (std::size_t stage = 0; stage < d.stages.size(); ++stage) {
+  evaluation.step_seconds = d.makespan(s) + d.step_tail() + d.straggling(d.busiest(s));
+  for (std::size_t stage = 0; stage < d.states.size(); ++stage) {
     const std::int64_t bytes = d.device_bytes(layout, stage).value;
     if (bytes > evaluation.device_bytes) {
       evaluation.device_bytes = bytes;
@@ -227,9 +282,10 @@ bool Evaluator::Worker::state_exceeds(const Layout& layout, Bytes capacity) {
   const Data::Shape s = d.shape_of(layout);
   const Mesh& mesh = d.cache.mesh_of(layout);
   d.layers = layers_per_chunk(d.shared->study.model, layout);
+  const LayoutView view{&layout, &mesh, &d.layers, s.shape.micro_batches, s.schedule->splits_backward()};
   for (const int stage : {0, layout.pp - 1}) {
-    const StageProfile& profile = d.cache.stage(layout, mesh, d.layers, stage, s.shape.micro_batches, s.schedule->splits_backward());
-    if (profile.persistent_total + profile.outside > capacity) return true;
+    const StageState& state = d.cache.state(view, stage);
+    if (state.persistent + state.outside > capacity) return true;
   }
   return false;
 }
@@ -237,11 +293,11 @@ bool Evaluator::Worker::state_exceeds(const Layout& layout, Bytes capacity) {
 Prediction Evaluator::predict(const Layout& layout) const {
   Worker w = worker();
   Worker::Data& d = *w.data_;
-  const Evaluation evaluation = w.evaluate(layout);
+  d.prepare(layout);
+  replay_slots(*d.order, d.costs, d.workspace, d.result);
   const StudyContext& study = shared_->study;
   Prediction prediction;
   prediction.engine = Engine::slots;
-  prediction.step_time = Seconds(evaluation.step_seconds);
 
   // The busiest stage is the critical path; what it waits for is transfers (seen by replaying without them) or bubble.
   const auto busiest = static_cast<std::size_t>(std::max_element(d.result.busy.begin(), d.result.busy.end()) - d.result.busy.begin());
@@ -252,10 +308,11 @@ Prediction Evaluator::predict(const Layout& layout) const {
   SlotResult without;
   replay_slots(*d.order, still, d.workspace, without);
   const auto add = [&prediction](TimePart part, double seconds) { prediction.time[static_cast<std::size_t>(part)] += Seconds(seconds); };
-  const StageProfile& stage = *d.stages[busiest];
+  const std::size_t per_stage = d.chunks.size() / d.states.size();
   const int m = micro_batches_of(study.job, layout);
-  const bool split = !stage.chunks.empty() && stage.chunks[0].at(Pass::weight, Turn::middle).seconds > 0;
-  for (const ChunkProfile& chunk : stage.chunks) {
+  const bool split = d.order->split_backward;
+  for (std::size_t c = 0; c < per_stage; ++c) {
+    const ChunkProfile& chunk = *d.chunks[busiest * per_stage + c];
     const auto pass = [&](Pass which) {
       for (int j = 0; j < m; ++j) {
         const Turn turn = j == m - 1 && which != Pass::forward ? Turn::last : j == 0 && which == Pass::forward ? Turn::first : Turn::middle;
@@ -271,17 +328,19 @@ Prediction Evaluator::predict(const Layout& layout) const {
       pass(Pass::backward);
     }
   }
+  prediction.step_time = Seconds(makespan + d.step_tail() + d.straggling(busy));
   const double waiting = makespan - busy;
   const double transfers = std::clamp(makespan - without.makespan, 0.0, waiting);
   const double reduction = std::clamp(d.costs.tail[busiest], 0.0, waiting - transfers);
   add(TimePart::pp, transfers);
   add(TimePart::dp, reduction);
   add(TimePart::bubble, waiting - transfers - reduction);
-  const auto slowest = std::max_element(d.stages.begin(), d.stages.end(), [](const StageProfile* a, const StageProfile* b) { return a->step_seconds < b->step_seconds; });
+  const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
   for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
   add(TimePart::other, d.straggling(busy));
-  prediction.evidence = Evidence::measured;
-  for (const StageProfile* profile : d.stages) prediction.evidence = std::max(prediction.evidence, profile->evidence);
+  prediction.evidence = d.cache.evidence();
+  for (const StageState* state : d.states) prediction.evidence = std::max(prediction.evidence, state->evidence);
+  for (const ChunkProfile* chunk : d.chunks) prediction.evidence = std::max(prediction.evidence, chunk->evidence);
 
   Plan plan{study.model, study.cluster, study.job, layout};
   const Program program = lower(plan, study.semantics);

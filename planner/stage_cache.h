@@ -1,10 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
 #include <vector>
 
+#include "core/program/axes/data.h"
 #include "core/program/chunks.h"
 #include "core/program/context.h"
 #include "core/program/program.h"
@@ -28,48 +30,76 @@ struct StudyContext {
   std::vector<LayerShape> shapes;
   bool uniform = true; ///< all layers are alike: chunks of equal length are equal wherever they lie
 };
+[[nodiscard]] StudyContext make_study_context(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
+                                              const Semantics& semantics, CostModel cost);
 
-/// Profiles of stages by what they depend on, for one thread. Layouts of a study share most of their stages: blocks are
-/// lowered and timed once per (degrees, micro-batch, recomputation …), stages once per (blocks, sharding, layer counts).
+/// A layout with what follows from it alone.
+struct LayoutView {
+  const Layout* layout = nullptr;
+  const Mesh* mesh = nullptr;
+  const std::vector<int>* layers = nullptr; ///< of each chunk in depth order
+  int micro_batches = 1;
+  bool split_backward = false;
+};
+
+/// State of a stage that depends neither on the micro-batch nor on recomputation.
+struct StageState {
+  Bytes persistent;        ///< without the kept input gradient
+  Bytes outside;
+  Bytes step_peak;
+  double step_seconds = 0;
+  TimeParts step_parts{};
+  Evidence evidence = Evidence::measured;
+};
+
+/// Pieces of stages by what they depend on, for one thread. Layouts of a study share most of them: blocks are lowered and
+/// timed once per (degrees, micro-batch, modules recomputed), chunks once per (blocks, number of layers), state once per
+/// (degrees, layers, sharding). The same calls as lower() make them, so that both agree.
 class StageCache {
 public:
   explicit StageCache(const StudyContext& study) : study_(study) {}
 
-  /// The mesh of this layout.
-  const Mesh& mesh_of(const Layout& layout);
-  /// Profile of one stage. `layers`: layers of each chunk in depth order; `micro_batches` of the step.
-  const StageProfile& stage(const Layout& layout, const Mesh& mesh, const std::vector<int>& layers, int stage,
-                            int micro_batches, bool split_backward);
+  [[nodiscard]] const Mesh& mesh_of(const Layout& layout);
+  [[nodiscard]] const StageState& state(const LayoutView& view, int stage);
+  /// Slots of a chunk, collectives between blocks included.
+  [[nodiscard]] const ChunkProfile& chunk(const LayoutView& view, int stage, int index);
+  /// Bytes of an activation at a chunk boundary.
+  [[nodiscard]] Bytes boundary(const LayoutView& view);
+  [[nodiscard]] Evidence evidence() const { return evidence_; } ///< worst of the blocks timed so far
 
 private:
-  using Key = std::vector<std::int64_t>;
+  using Key = std::vector<std::int32_t>;
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
-  /// Blocks of one set of degrees, with their times.
-  struct Blocks {
-    LayerContext context;
-    Program program; ///< holds the blocks; its roles are scratch
-    std::vector<BlockKey> keys;
-    BlockTimes times;
-    int index_of(const BlockKey& key, const StudyContext& study);
+  struct TimedBlock {
+    Block block;
+    std::array<BlockTime, 4> times;
+    data::Elements elements;
   };
-  Blocks& blocks_of(const Layout& layout, const Mesh& mesh, bool split_backward);
-  StageProfile build(Blocks& blocks, const Layout& layout, const Mesh& mesh, const std::vector<int>& layers, int stage,
-                     int micro_batches, bool split_backward);
+  /// One context of blocks: degrees, micro-batch and switches, without recomputation.
+  struct Base {
+    LayerContext context;
+    std::unordered_map<Key, std::unique_ptr<TimedBlock>, KeyHash> blocks;
+    std::unordered_map<Key, ChunkProfile, KeyHash> chunks;
+  };
+
+  Base& base_of(const LayoutView& view);
+  const TimedBlock& block_of(Base& base, const LayoutView& view, const BlockKey& key);
+  ChunkProfile build_chunk(Base& base, const LayoutView& view, int stage, int index);
+  StageState build_state(const LayoutView& view, int stage);
+  void add_data_key(Key& key, const LayoutView& view) const;
+  void add_chunk_key(Key& key, const LayoutView& view, int depth) const;
 
   const StudyContext& study_;
-  std::unordered_map<Key, std::unique_ptr<Blocks>, KeyHash> blocks_;
-  std::unordered_map<Key, StageProfile, KeyHash> stages_;
-  Key scratch_;
+  std::unordered_map<Key, std::unique_ptr<Base>, KeyHash> bases_;
+  std::unordered_map<Key, StageState, KeyHash> states_;
+  Key scratch_, base_key_;
+  Base* last_base_ = nullptr;
   Layout mesh_layout_;
   Mesh mesh_;
   bool has_mesh_ = false;
-  Key blocks_key_;
-  Blocks* last_blocks_ = nullptr;
+  Evidence evidence_ = Evidence::measured;
 };
-
-[[nodiscard]] StudyContext make_study_context(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
-                                              const Semantics& semantics, CostModel cost);
 
 } // namespace foretrain

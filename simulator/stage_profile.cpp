@@ -209,53 +209,26 @@ const SlotTimeOf& ChunkProfile::at(Pass pass, Turn turn) const {
   return (*all[pass_index(pass)])[static_cast<std::size_t>(turn)];
 }
 
-BlockTimes block_times(const Program& program, const CostModel& cost, const HostFloor& host) {
-  BlockTimes times;
-  times.reserve(program.blocks.size());
-  for (const Block& block : program.blocks) {
-    std::array<BlockTime, 4> entry;
-    for (const Pass pass : {Pass::forward, Pass::backward, Pass::input, Pass::weight})
-      if (!block.ops(pass).empty()) entry[pass_index(pass)] = block_time(block, pass, program.mesh, cost, host);
-    times.push_back(entry);
-  }
-  return times;
-}
-
-StageProfile stage_profile(const Program& program, const Role& role, const BlockTimes& times, const CostModel& cost,
-                           const HostFloor& host) {
-  StageProfile profile;
-  for (const Chunk& chunk : role.chunks) {
-    ChunkProfile slots;
-    const auto fill = [&](std::array<SlotTimeOf, 3>& into, Pass pass) {
-      for (const Turn turn : {Turn::first, Turn::middle, Turn::last})
-        into[static_cast<std::size_t>(turn)] =
-            profile_slot(program, role, chunk, pass, turn, times, cost, host, profile.evidence);
-    };
-    fill(slots.forward, Pass::forward);
-    if (program.split_backward) {
-      fill(slots.input, Pass::input);
-      fill(slots.weight, Pass::weight);
-    } else {
-      fill(slots.backward, Pass::backward);
+void fill_chunk_profile(const Program& program, const Role& role, const Chunk& chunk, const BlockTimes& times,
+                        const CostModel& cost, const HostFloor& host, ChunkProfile& profile) {
+  const auto fill = [&](std::array<SlotTimeOf, 3>& into, Pass pass) {
+    const auto middle = static_cast<std::size_t>(Turn::middle);
+    into[middle] = profile_slot(program, role, chunk, pass, Turn::middle, times, cost, host, profile.evidence);
+    for (const Turn turn : {Turn::first, Turn::last}) {
+      const bool differs = std::any_of(chunk.between.begin(), chunk.between.end(), [&](const ChunkOp& op) {
+        return op.pass == pass && runs_in(op, turn, program.micro_batches) != runs_in(op, Turn::middle, program.micro_batches);
+      });
+      into[static_cast<std::size_t>(turn)] =
+          differs ? profile_slot(program, role, chunk, pass, turn, times, cost, host, profile.evidence) : into[middle];
     }
-    profile.chunks.push_back(slots);
-    for (const int block : chunk.blocks)
-      for (const BlockTime& time : times[static_cast<std::size_t>(block)]) profile.evidence = std::max(profile.evidence, time.evidence);
+  };
+  fill(profile.forward, Pass::forward);
+  if (program.split_backward) {
+    fill(profile.input, Pass::input);
+    fill(profile.weight, Pass::weight);
+  } else {
+    fill(profile.backward, Pass::backward);
   }
-  for (const Op& op : role.step) {
-    const Cost duration = op_cost(op, program.mesh, cost, host);
-    if (duration.seconds > 0) profile.evidence = std::max(profile.evidence, duration.evidence);
-    profile.step_seconds += duration.seconds;
-    profile.step_parts[static_cast<std::size_t>(op.part)] += Seconds(duration.seconds);
-  }
-  for (const Persistent& entry : role.persistent) {
-    profile.persistent[static_cast<std::size_t>(entry.part)] += entry.bytes;
-    profile.persistent_total += entry.bytes;
-  }
-  for (const Bytes peak : role.step_peak) profile.step_peak = std::max(profile.step_peak, peak);
-  profile.outside = role.outside;
-  profile.boundary = role.boundary;
-  return profile;
 }
 
 } // namespace foretrain

@@ -23,28 +23,16 @@ struct SlotTimeOf {
 /// A chunk's slots by pass and turn; passes that the schedule does not use are zero.
 struct ChunkProfile {
   std::array<SlotTimeOf, 3> forward, backward, input, weight; ///< by Turn
+  Evidence evidence = Evidence::measured; ///< worst of the collectives between blocks
   [[nodiscard]] const SlotTimeOf& at(Pass pass, Turn turn) const;
-};
-
-/// Everything about a stage that does not depend on the schedule's order.
-struct StageProfile {
-  std::vector<ChunkProfile> chunks;
-  double step_seconds = 0;   ///< ops at the step's end
-  TimeParts step_parts{};
-  MemoryParts persistent{};
-  Bytes persistent_total;
-  Bytes step_peak;           ///< highest transient of the step's end
-  Bytes outside;
-  Bytes boundary;
-  Evidence evidence = Evidence::measured;
 };
 
 /// Times of every block of a program, by block and pass (forward, backward, input, weight).
 using BlockTimes = std::vector<std::array<BlockTime, 4>>;
-[[nodiscard]] BlockTimes block_times(const Program& program, const CostModel& cost, const HostFloor& host);
 
-/// Profiles one stage: blocks as units, the collectives between them on their own streams.
-[[nodiscard]] StageProfile stage_profile(const Program& program, const Role& role, const BlockTimes& times,
-                                         const CostModel& cost, const HostFloor& host);
+/// Profiles the slots of one chunk of `role`: blocks as units, the collectives between them on their own streams. Of the
+/// program only blocks' memory, the mesh and the number of micro-batches are read; `times` are those of its blocks.
+void fill_chunk_profile(const Program& program, const Role& role, const Chunk& chunk, const BlockTimes& times,
+                        const CostModel& cost, const HostFloor& host, ChunkProfile& profile);
 
 } // namespace foretrain
