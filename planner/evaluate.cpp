@@ -86,10 +86,21 @@ struct Evaluator::Worker::Data {
     const LayoutView view{&layout, &mesh, &layers, s.shape.micro_batches, s.schedule->splits_backward()};
     states.clear();
     chunks.clear();
-    boundary = cache.boundary(view);
+    cache.select(view);
+    boundary = cache.boundary();
+    // Stages between the ends with equally long chunks are equal when all layers are.
+    const bool repeats = shared->study.uniform && std::all_of(layers.begin(), layers.end(), [&](int count) { return count == layers.front(); });
     for (int stage = 0; stage < layout.pp; ++stage) {
-      states.push_back(&cache.state(view, stage));
-      for (int c = 0; c < s.shape.chunks; ++c) chunks.push_back(&cache.chunk(view, stage, c));
+      if (repeats && stage >= 2 && stage < layout.pp - 1) {
+        states.push_back(states.back());
+        for (int c = 0; c < s.shape.chunks; ++c) chunks.push_back(chunks[chunks.size() - static_cast<std::size_t>(s.shape.chunks)]);
+        continue;
+      }
+      states.push_back(&cache.state(stage));
+      for (int c = 0; c < s.shape.chunks; ++c) {
+        const bool inner = repeats && c >= 2 && c < s.shape.chunks - 1;
+        chunks.push_back(inner ? chunks.back() : &cache.chunk(stage, c));
+      }
     }
     fill_costs(layout, mesh, s);
     fill_memories(layout, s);
@@ -283,8 +294,9 @@ bool Evaluator::Worker::state_exceeds(const Layout& layout, Bytes capacity) {
   const Mesh& mesh = d.cache.mesh_of(layout);
   d.layers = layers_per_chunk(d.shared->study.model, layout);
   const LayoutView view{&layout, &mesh, &d.layers, s.shape.micro_batches, s.schedule->splits_backward()};
+  d.cache.select(view);
   for (const int stage : {0, layout.pp - 1}) {
-    const StageState& state = d.cache.state(view, stage);
+    const StageState& state = d.cache.state(stage);
     if (state.persistent + state.outside > capacity) return true;
   }
   return false;

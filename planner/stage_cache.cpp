@@ -96,12 +96,25 @@ const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView&
   return *entry;
 }
 
-void StageCache::add_data_key(Key& key, const LayoutView& view) const {
+std::int32_t StageCache::data_id(const LayoutView& view) {
   const Layout& l = *view.layout;
+  Key& key = scratch_;
+  key.clear();
   key.push_back(static_cast<std::int32_t>(l.sharding.kind) * 4 + (l.sharding.reshard_after_forward ? 1 + (*l.sharding.reshard_after_forward ? 1 : 0) : 0));
   key.push_back((l.offload.optimizer ? 1 : 0) | (l.overlap.dp_gradients ? 2 : 0) | (l.overlap.dp_parameters ? 4 : 0) | (view.micro_batches == 1 ? 8 : 0));
-  for (const Group group : {Group::data, Group::shard, Group::replicate, Group::expert_data, Group::expert_shard})
+  for (const Group group : {Group::data, Group::shard, Group::replicate, Group::expert_data, Group::expert_shard, Group::tp, Group::embedding})
     add_shape(key, view.mesh->shape(group));
+  if (last_data_ >= 0 && key == data_key_) return last_data_;
+  data_key_ = key;
+  last_data_ = data_ids_.try_emplace(key, static_cast<std::int32_t>(data_ids_.size())).first->second;
+  return last_data_;
+}
+
+void StageCache::select(const LayoutView& view) {
+  view_ = view;
+  base_ = &base_of(view);
+  data_ = data_id(view);
+  modules_ = module_mask(view.layout->recompute);
 }
 
 void StageCache::add_chunk_key(Key& key, const LayoutView& view, int depth) const {
@@ -113,21 +126,21 @@ void StageCache::add_chunk_key(Key& key, const LayoutView& view, int depth) cons
   key.push_back(first);
 }
 
-const ChunkProfile& StageCache::chunk(const LayoutView& view, int stage, int index) {
-  Base& base = base_of(view);
-  const RecomputeChoice& recompute = view.layout->recompute;
+const ChunkProfile& StageCache::chunk(int stage, int index) {
+  const RecomputeChoice& recompute = view_.layout->recompute;
   Key& key = scratch_;
   key.clear();
-  add_chunk_key(key, view, index * view.layout->pp + stage);
+  add_chunk_key(key, view_, index * view_.layout->pp + stage);
   key.push_back(static_cast<std::int32_t>(recompute.kind) * 4 + static_cast<std::int32_t>(recompute.method));
   key.push_back(recompute.count.value_or(0));
-  key.push_back(module_mask(recompute));
+  key.push_back(modules_);
   key.push_back(stage == 0 && index == 0 ? 1 : 0);
-  add_data_key(key, view);
+  key.push_back(data_);
+  Base& base = *base_;
   const auto found = base.chunks.find(key);
   if (found != base.chunks.end()) return found->second;
   Key owned = key;
-  return base.chunks.emplace(std::move(owned), build_chunk(base, view, stage, index)).first->second;
+  return base.chunks.emplace(std::move(owned), build_chunk(base, view_, stage, index)).first->second;
 }
 
 ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int stage, int index) {
@@ -181,23 +194,20 @@ ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int sta
   return profile;
 }
 
-Bytes StageCache::boundary(const LayoutView& view) {
-  const LayerContext& context = base_of(view).context;
+Bytes StageCache::boundary() {
+  const LayerContext& context = base_->context;
   return Bytes(context.tokens_sp * study_.model.hidden * context.width);
 }
 
-const StageState& StageCache::state(const LayoutView& view, int stage) {
-  const Layout& l = *view.layout;
+const StageState& StageCache::state(int stage) {
+  const Layout& l = *view_.layout;
   Key& key = scratch_;
-  key.assign({l.tp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, stage == 0 ? 1 : 0, stage == l.pp - 1 ? 1 : 0, l.cp > 1 ? 1 : 0});
-  for (int index = 0; index < l.schedule.chunks; ++index) add_chunk_key(key, view, index * l.pp + stage);
-  add_data_key(key, view);
-  add_shape(key, view.mesh->shape(Group::tp));
-  add_shape(key, view.mesh->shape(Group::embedding));
+  key.assign({l.tp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, stage == 0 ? 1 : 0, stage == l.pp - 1 ? 1 : 0, l.cp > 1 ? 1 : 0, data_});
+  for (int index = 0; index < l.schedule.chunks; ++index) add_chunk_key(key, view_, index * l.pp + stage);
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
   Key owned = key;
-  return states_.emplace(std::move(owned), build_state(view, stage)).first->second;
+  return states_.emplace(std::move(owned), build_state(view_, stage)).first->second;
 }
 
 StageState StageCache::build_state(const LayoutView& view, int stage) {

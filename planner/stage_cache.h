@@ -60,11 +60,13 @@ public:
   explicit StageCache(const StudyContext& study) : study_(study) {}
 
   [[nodiscard]] const Mesh& mesh_of(const Layout& layout);
-  [[nodiscard]] const StageState& state(const LayoutView& view, int stage);
+  /// Makes `view` the layout that the calls below speak of; it must outlive them.
+  void select(const LayoutView& view);
+  [[nodiscard]] const StageState& state(int stage);
   /// Slots of a chunk, collectives between blocks included.
-  [[nodiscard]] const ChunkProfile& chunk(const LayoutView& view, int stage, int index);
+  [[nodiscard]] const ChunkProfile& chunk(int stage, int index);
   /// Bytes of an activation at a chunk boundary.
-  [[nodiscard]] Bytes boundary(const LayoutView& view);
+  [[nodiscard]] Bytes boundary();
   [[nodiscard]] Evidence evidence() const { return evidence_; } ///< worst of the blocks timed so far
 
 private:
@@ -85,17 +87,23 @@ private:
   };
 
   Base& base_of(const LayoutView& view);
+  std::int32_t data_id(const LayoutView& view);
   const TimedBlock& block_of(Base& base, const LayoutView& view, const BlockKey& key);
   ChunkProfile build_chunk(Base& base, const LayoutView& view, int stage, int index);
   StageState build_state(const LayoutView& view, int stage);
-  void add_data_key(Key& key, const LayoutView& view) const;
   void add_chunk_key(Key& key, const LayoutView& view, int depth) const;
 
   const StudyContext& study_;
   std::unordered_map<Key, std::unique_ptr<Base>, KeyHash> bases_;
   std::unordered_map<Key, StageState, KeyHash> states_;
-  Key scratch_, base_key_;
+  std::unordered_map<Key, std::int32_t, KeyHash> data_ids_; ///< data-parallel settings by number
+  Key scratch_, base_key_, data_key_;
   Base* last_base_ = nullptr;
+  std::int32_t last_data_ = -1;
+  LayoutView view_;
+  Base* base_ = nullptr; ///< of view_
+  std::int32_t data_ = -1;
+  std::int32_t modules_ = 0;
   Layout mesh_layout_;
   Mesh mesh_;
   bool has_mesh_ = false;

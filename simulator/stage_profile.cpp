@@ -168,9 +168,10 @@ SlotTimeOf profile_slot(const Program& program, const Role& role, const Chunk& c
   const auto time_at = [&](int position) -> const BlockTime& {
     return times[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])][pass_index(pass)];
   };
-  bool any_between = false;
-  for (const ChunkOp& op : chunk.between) any_between |= op.pass == pass && runs_in(op, turn, program.micro_batches);
-  if (!any_between) {
+  std::vector<const ChunkOp*> between;
+  for (const ChunkOp& op : chunk.between)
+    if (op.pass == pass && runs_in(op, turn, program.micro_batches)) between.push_back(&op);
+  if (between.empty()) {
     for (int position = 0; position < count; ++position) {
       const BlockTime& time = time_at(position);
       result.seconds += time.seconds;
@@ -179,11 +180,11 @@ SlotTimeOf profile_slot(const Program& program, const Role& role, const Chunk& c
   } else {
     SlotRun run(cost, program.mesh);
     const auto issue = [&](int position, bool before) {
-      for (const ChunkOp& op : chunk.between) {
-        if (op.pass != pass || op.position != position || op.before != before || !runs_in(op, turn, program.micro_batches)) continue;
-        const Cost duration = op_cost(op.op, program.mesh, cost, host);
+      for (const ChunkOp* op : between) {
+        if (op->position != position || op->before != before) continue;
+        const Cost duration = op_cost(op->op, program.mesh, cost, host);
         evidence = std::max(evidence, duration.evidence);
-        run.add_between(op, duration);
+        run.add_between(*op, duration);
       }
     };
     for (int step = 0; step < count; ++step) {

@@ -159,6 +159,17 @@ void walk_ops(const Program& program, const Role& role, const Instruction& slot,
 
 Block::Memory slot_memory(const Program& program, const Role& role, const Instruction& slot) {
   Block::Memory memory;
+  const Chunk& chunk = role.chunks[static_cast<std::size_t>(slot.chunk)];
+  const bool holds = std::any_of(chunk.between.begin(), chunk.between.end(),
+                                 [&](const ChunkOp& op) { return op.allocates.value > 0 && runs(program, op, slot); });
+  if (!holds) { // blocks alone, the common case
+    const std::size_t count = chunk.blocks.size();
+    for (std::size_t step = 0; step < count; ++step) {
+      const std::size_t position = slot.pass == Pass::forward ? step : count - 1 - step;
+      memory = then(memory, program.blocks[static_cast<std::size_t>(chunk.blocks[position])].memory(slot.pass));
+    }
+    return memory;
+  }
   walk_slot(
       program, role, slot,
       [&](const ChunkOp& op, bool allocate) {

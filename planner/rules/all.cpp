@@ -45,7 +45,8 @@ std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t
   constexpr std::size_t kMost = 3;
   constexpr std::int64_t kFarthest = 4096;
   std::vector<std::string> names;
-  for (std::int64_t distance = 1; distance <= kFarthest && names.size() < kMost; ++distance)
+  const std::int64_t reach = std::min(kFarthest, std::max(value, highest - value));
+  for (std::int64_t distance = 1; distance <= reach && names.size() < kMost; ++distance)
     for (const std::int64_t candidate : {value - distance, value + distance})
       if (candidate >= 1 && candidate <= highest && names.size() < kMost && legal(candidate))
         names.push_back(std::string(dimension) + " " + std::to_string(candidate));
