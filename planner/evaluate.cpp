@@ -41,6 +41,10 @@ double expected_maximum(int ranks) {
   return kPoints[std::size(kPoints) - 1].value;
 }
 
+double straggling_of(const StudyContext& study, double compute_seconds) {
+  return study.cost.calibration().spread * expected_maximum(device_count(study.cluster)) * compute_seconds;
+}
+
 } // namespace
 
 struct Evaluator::Worker::Data {
@@ -234,9 +238,8 @@ struct Evaluator::Worker::Data {
     return allocated + fragments + states[stage]->outside;
   }
 
-  /// Extra time because every synchronous step waits for its slowest rank.
   [[nodiscard]] double straggling(double compute_seconds) const {
-    return shared->study.cost.calibration().spread * expected_maximum(device_count(shared->study.cluster)) * compute_seconds;
+    return straggling_of(shared->study, compute_seconds);
   }
 
   [[nodiscard]] double step_tail() const {
@@ -266,6 +269,9 @@ Result<Evaluator> Evaluator::make(const ModelSpec& model, const ClusterSpec& clu
 }
 
 Evaluator::Worker Evaluator::worker() const { return Worker(std::make_unique<Worker::Data>(shared_)); }
+
+const CostModel& Evaluator::cost() const { return shared_->study.cost; }
+double Evaluator::straggling(double compute_seconds) const { return straggling_of(shared_->study, compute_seconds); }
 
 std::optional<Bytes> Evaluator::capacity() const {
   const DeviceSpec& device = shared_->study.cluster.device;

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "core/base/result.h"
 #include "core/spec/calibration.h"
 #include "core/spec/plan.h"
 #include "core/spec/prediction.h"
 #include "core/spec/semantics.h"
+#include "simulator/cost.h"
 
 namespace foretrain {
 
@@ -45,6 +47,12 @@ public:
   };
   [[nodiscard]] Worker worker() const;
 
+  /// What replays and simulations need of the study.
+  [[nodiscard]] const CostModel& cost() const;
+  /// Time that a synchronous step waits for its slowest rank, beyond what any engine replays: the devices' spread times
+  /// the expected largest of as many deviations (docs/formulas.md, "Stragglers").
+  [[nodiscard]] double straggling(double compute_seconds) const;
+
   /// Full prediction at slot granularity (Engine::slots): time parts, memory per stage with parts, verdict, interval.
   [[nodiscard]] Prediction predict(const Layout& layout) const;
 
@@ -52,10 +60,8 @@ public:
   /// judged to fit.
   [[nodiscard]] std::optional<Bytes> capacity() const;
 
-  struct Shared;
-  [[nodiscard]] const Shared& shared() const { return *shared_; }
-
 private:
+  struct Shared;
   explicit Evaluator(std::shared_ptr<const Shared> shared);
   std::shared_ptr<const Shared> shared_;
 };

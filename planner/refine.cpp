@@ -1,19 +1,180 @@
 #include "planner/refine.h"
 
-namespace foretrain {
+#include <algorithm>
+#include <thread>
 
-Result<void> refine(const Study&, const Semantics&, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
-  for (const Candidate& kept : result.kept) {
-    if (static_cast<int>(result.ranked.size()) == options.top) break;
-    Candidate candidate = kept;
-    candidate.prediction = evaluator.predict(candidate.layout);
-    result.ranked.push_back(std::move(candidate));
+#include "core/program/lower.h"
+#include "core/program/memory.h"
+#include "simulator/pool.h"
+#include "simulator/replay.h"
+
+namespace foretrain {
+namespace {
+
+Bytes device_of(const Prediction& prediction) {
+  Bytes highest;
+  for (const StageMemory& stage : prediction.memory) highest = std::max(highest, stage.device);
+  return highest;
+}
+
+double value_of(Objective objective, const Prediction& prediction) {
+  switch (objective) {
+  case Objective::step_time:
+  case Objective::throughput:
+  case Objective::cost: return prediction.step_time.value;
+  case Objective::memory_headroom: return static_cast<double>(device_of(prediction).value);
   }
+  return prediction.step_time.value;
+}
+
+/// Puts an op-level run into a prediction: its time and parts, and the memory of the same Program.
+Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program,
+                           const Simulation& run, Engine engine, Prediction base) {
+  base.engine = engine;
+  base.verdict = Verdict::fits;
+  base.rejections.clear();
+  base.notes.clear();
+  base.time = run.time;
+  double busiest = 0;
+  for (const StageRun& stage : run.stages) busiest = std::max(busiest, stage.compute);
+  const double waiting = evaluator.straggling(busiest);
+  base.step_time = run.step_time + Seconds(waiting);
+  base.time[static_cast<std::size_t>(TimePart::other)] += Seconds(waiting);
+  base.memory.clear();
+  for (const Role& role : program.roles) base.memory.push_back(stage_memory(program, role));
+  finish_prediction(base, plan, semantics, evaluator.capacity());
+  return base;
+}
+
+Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics) {
+  const Program program = lower(plan, semantics);
+  FORETRAIN_TRY(const Simulation run, replay(program, evaluator.cost(), semantics));
+  return from_simulation(evaluator, plan, semantics, program, run, Engine::replay, evaluator.predict(plan.layout));
+}
+
+SimulationRequest request_of(const Plan& plan, const std::string& data, std::int64_t id) {
+  SimulationRequest request;
+  request.id = id;
+  request.plan = plan;
+  request.data = data;
+  return request;
+}
+
+bool stopped(const SearchOptions& options) { return options.stop && options.stop->load(std::memory_order_relaxed); }
+
+/// Replays candidates [first, last) on `jobs` threads; results do not depend on their number.
+std::vector<Result<Prediction>> replay_range(const Study& study, const Semantics& semantics, const Evaluator& evaluator,
+                                             const SearchOptions& options, const SearchResult& result, std::size_t first, std::size_t last) {
+  std::vector<Result<Prediction>> predictions(last - first, Result<Prediction>(Prediction{}));
+  std::atomic<std::size_t> next{first};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < last; i = next++) {
+      if (stopped(options)) {
+        Error error;
+        error.kind = Error::Kind::cancelled;
+        error.message = "interrupted";
+        predictions[i - first] = tl::unexpected<Error>(error);
+        continue;
+      }
+      const Plan plan{study.model, study.cluster, study.job, result.kept[i].layout};
+      predictions[i - first] = replayed(evaluator, plan, semantics);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 1; i < options.jobs; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return predictions;
+}
+
+Result<void> simulate_best(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
+  const std::size_t count = std::min(result.ranked.size(), static_cast<std::size_t>(std::max(0, options.refine_simgrid)));
+  if (count == 0 || stopped(options)) return {};
+  std::vector<SimulationRequest> requests;
+  for (std::size_t i = 0; i < count; ++i)
+    requests.push_back(request_of(Plan{study.model, study.cluster, study.job, result.ranked[i].layout}, options.data, static_cast<std::int64_t>(i)));
+  WorkerPool pool({options.worker.empty() ? worker_beside_program() : std::filesystem::path(options.worker), std::max(1, options.jobs)});
+  std::int64_t done = 0;
+  const auto report = [&](std::size_t) {
+    if (options.progress) options.progress({"simgrid", ++done, static_cast<std::int64_t>(count), result.fits});
+  };
+  const std::vector<Result<Simulation>> runs = pool.run(requests, options.stop, report);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!runs[i]) {
+      // A worker that dies costs one candidate its simulation; the replay stands, and the plan says so.
+      if (runs[i].error().kind != Error::Kind::cancelled) result.ranked[i].prediction.notes.push_back("not simulated on the network: " + to_string(runs[i].error()));
+      continue;
+    }
+    const Plan plan{study.model, study.cluster, study.job, result.ranked[i].layout};
+    const Program program = lower(plan, semantics);
+    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *runs[i], Engine::simgrid, result.ranked[i].prediction);
+  }
+  std::stable_sort(result.ranked.begin(), result.ranked.begin() + static_cast<std::ptrdiff_t>(count),
+                   [&](const Candidate& a, const Candidate& b) { return value_of(study.objective, a.prediction) < value_of(study.objective, b.prediction); });
   return {};
 }
 
-Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics&, Engine, const std::string&) {
-  return evaluator.predict(plan.layout);
+} // namespace
+
+Result<void> refine(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
+  const std::size_t wanted = options.refine ? static_cast<std::size_t>(std::max(options.refine_replay, options.top)) : 0;
+  double best = 0;
+  std::size_t at = 0;
+  while (at < result.kept.size() && !stopped(options)) {
+    const bool widen = options.refine && at > 0 && study.objective != Objective::memory_headroom &&
+                       result.kept[at].slots.step_seconds <= best * (1 + kSlotOpBound) && at < 8 * wanted;
+    if (at >= std::max<std::size_t>(wanted, static_cast<std::size_t>(options.top)) && !widen) break;
+    const std::size_t until = std::min(result.kept.size(), at + static_cast<std::size_t>(std::max(8, options.jobs * 4)));
+    if (!options.refine) {
+      for (std::size_t i = at; i < until; ++i) {
+        Candidate candidate = result.kept[i];
+        candidate.prediction = evaluator.predict(candidate.layout);
+        result.ranked.push_back(std::move(candidate));
+      }
+    } else {
+      std::vector<Result<Prediction>> predictions = replay_range(study, semantics, evaluator, options, result, at, until);
+      for (std::size_t i = at; i < until; ++i) {
+        Result<Prediction>& prediction = predictions[i - at];
+        if (!prediction && prediction.error().kind == Error::Kind::cancelled) continue;
+        if (!prediction) return tl::unexpected<Error>(prediction.error());
+        Candidate candidate = result.kept[i];
+        candidate.prediction = std::move(*prediction);
+        candidate.refined = true;
+        if (candidate.prediction.verdict != Verdict::fits) continue;
+        best = best == 0 ? candidate.prediction.step_time.value : std::min(best, candidate.prediction.step_time.value);
+        result.ranked.push_back(std::move(candidate));
+      }
+    }
+    at = until;
+    if (options.progress && options.refine)
+      options.progress({"replay", static_cast<std::int64_t>(at), static_cast<std::int64_t>(std::max(wanted, at)), result.fits});
+  }
+  // Interrupted before anything was replayed: what the search found is still worth showing.
+  if (result.ranked.empty() && !result.kept.empty()) {
+    Candidate candidate = result.kept.front();
+    candidate.prediction = evaluator.predict(candidate.layout);
+    result.ranked.push_back(std::move(candidate));
+  }
+  std::stable_sort(result.ranked.begin(), result.ranked.end(), [&](const Candidate& a, const Candidate& b) {
+    const double va = value_of(study.objective, a.prediction);
+    const double vb = value_of(study.objective, b.prediction);
+    return va != vb ? va < vb : device_of(a.prediction) < device_of(b.prediction);
+  });
+  if (result.ranked.size() > static_cast<std::size_t>(options.top)) result.ranked.resize(static_cast<std::size_t>(options.top));
+  return simulate_best(study, semantics, evaluator, options, result);
+}
+
+Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Engine engine, const std::string& worker, const std::string& data) {
+  switch (engine) {
+  case Engine::slots: return evaluator.predict(plan.layout);
+  case Engine::replay: return replayed(evaluator, plan, semantics);
+  case Engine::simgrid: break;
+  }
+  WorkerPool pool({worker.empty() ? worker_beside_program() : std::filesystem::path(worker), 1});
+  const std::vector<Result<Simulation>> runs = pool.run({request_of(plan, data, 0)});
+  if (!runs[0]) return tl::unexpected<Error>(runs[0].error());
+  const Program program = lower(plan, semantics);
+  return from_simulation(evaluator, plan, semantics, program, *runs[0], Engine::simgrid, evaluator.predict(plan.layout));
 }
 
 } // namespace foretrain

@@ -15,7 +15,7 @@ namespace foretrain {
 
 /// A legal plan's prediction by one engine: slots, op replay, or the network simulation of a worker program.
 [[nodiscard]] Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
-                                              Engine engine, const std::string& worker);
+                                              Engine engine, const std::string& worker, const std::string& data);
 
 /// Largest relative difference between slot and op replay of one plan that the tests admit.
 inline constexpr double kSlotOpBound = 0.01;

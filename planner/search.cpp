@@ -308,7 +308,7 @@ Result<SearchResult> search(const Study& study, const Semantics& semantics, cons
   return result;
 }
 
-Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration, Engine engine, const std::string& worker) {
+Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration, Engine engine, const std::string& worker, const std::string& data) {
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(plan.model, plan.cluster, plan.job, semantics, calibration));
   const RuleInput input{plan.model, plan.cluster, plan.job, semantics, plan.layout, device_count(plan.cluster)};
   std::vector<Rejection> rejections = all_rejections(input);
@@ -319,7 +319,7 @@ Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const C
     illegal.rejections = std::move(rejections);
     return illegal;
   }
-  return predict_with(evaluator, plan, semantics, engine, worker);
+  return predict_with(evaluator, plan, semantics, engine, worker, data);
 }
 
 } // namespace foretrain

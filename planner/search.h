@@ -32,7 +32,8 @@ struct SearchOptions {
   bool refine = true;      ///< replay the best at op granularity
   int refine_replay = 50;  ///< candidates replayed op by op
   int refine_simgrid = 0;  ///< of these, simulated on the network
-  std::string worker;      ///< path of foretrain-sim-worker; needed with refine_simgrid > 0
+  std::string worker;      ///< path of foretrain-sim-worker; empty: beside the running program
+  std::string data;        ///< root of the data folder, for the workers; needed with refine_simgrid > 0
   std::function<void(const Progress&)> progress; ///< called from one thread at a time, at most ten times a second
   const std::atomic<bool>* stop = nullptr;       ///< set to end early; what was found stands
 };
@@ -75,6 +76,6 @@ struct SearchResult {
 
 /// One plan: all rejections when illegal, else its prediction by the engine. Errors: as `search`.
 [[nodiscard]] Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration,
-                                         Engine engine, const std::string& worker);
+                                         Engine engine, const std::string& worker, const std::string& data);
 
 } // namespace foretrain
