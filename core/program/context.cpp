@@ -54,6 +54,10 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
   return c;
 }
 
+DType statistics_dtype(const LayerContext& context) {
+  return context.dtype == DType::fp64 ? DType::fp64 : DType::fp32;
+}
+
 double visible_pairs(const JobSpec& job, int window) {
   const auto of_length = [window](double s) {
     const double w = window > 0 ? std::min<double>(window, s) : s;

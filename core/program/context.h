@@ -41,6 +41,9 @@ struct LayerContext {
 /// dtype of activations and GEMM outputs under a precision recipe.
 [[nodiscard]] DType activation_dtype(Precision precision);
 
+/// dtype of per-token statistics (norms, softmax, loss): fp32, or the activations' own where that is wider.
+[[nodiscard]] DType statistics_dtype(const LayerContext& context);
+
 /// Pairs (query, visible key) of one causal sequence of length s: s(s+1)/2, or with a window w: w·s - w(w-1)/2.
 /// Packed sequences count each piece on its own.
 [[nodiscard]] double visible_pairs(const JobSpec& job, int window);

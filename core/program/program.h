@@ -118,6 +118,7 @@ struct Op {
   Collective collective = Collective::all_reduce;
   Group group = Group::tp;
   DType dtype = DType::bf16;
+  bool maximum = false; ///< all-reduce: takes the largest instead of the sum
   Bytes bytes; ///< all-gather, reduce-scatter, all-reduce: the whole tensor; all-to-all: sent per rank, own share
                ///< included; ring exchange: sent to the next rank per round; copy: moved
   int rounds = 1;          ///< ring exchange: rounds
@@ -185,6 +186,7 @@ struct ChunkOp {
   Bytes frees;                ///< when the block at `freed_after` has run
   int freed_after = -1;
   MemoryPart memory_part = MemoryPart::buckets;
+  std::vector<int> covers;    ///< block positions whose parameters it reduces or gathers, in ascending order
   bool operator==(const ChunkOp&) const = default;
 };
 

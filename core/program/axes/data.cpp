@@ -2,6 +2,8 @@
 #include "core/program/axes/data_detail.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace foretrain::data {
@@ -89,6 +91,13 @@ const Block& block_at(const Program& program, const Chunk& chunk, int position) 
   return program.blocks[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])];
 }
 
+/// Block positions first … end - 1.
+std::vector<int> range(int first, int end) {
+  std::vector<int> positions(static_cast<std::size_t>(end - first));
+  std::iota(positions.begin(), positions.end(), first);
+  return positions;
+}
+
 void append(Chunk& chunk, std::vector<Op> ops, const ChunkOp& place) {
   bool first = true;
   for (Op& op : ops) {
@@ -113,7 +122,9 @@ void bucketed_reduction(const LayerContext& c, const Program& program, const Rol
   const bool splits = !s.buckets_only_first_chunk || (role.stage == 0 && chunk.index == 0);
   const std::int64_t bucket = std::max(s.bucket_floor, s.bucket_per_rank * program.mesh.size(Group::data));
   Elements pending;
-  for (int position = static_cast<int>(chunk.blocks.size()) - 1; position >= 0; --position) {
+  int dense_end = static_cast<int>(chunk.blocks.size()); // a bucket covers the positions below
+  int expert_end = dense_end;
+  for (int position = dense_end - 1; position >= 0; --position) {
     const Elements here = elements_of(block_at(program, chunk, position));
     pending.dense += here.dense;
     pending.expert += here.expert;
@@ -123,10 +134,12 @@ void bucketed_reduction(const LayerContext& c, const Program& program, const Rol
     place.when = When::last_micro_batch;
     const bool last = position == 0;
     if (last || (splits && pending.dense >= bucket)) {
+      place.covers = range(position, std::exchange(dense_end, position));
       append(chunk, reductions(c, program.mesh, pending.dense, false), place);
       pending.dense = 0;
     }
     if (last || (splits && pending.expert >= bucket)) {
+      place.covers = range(position, std::exchange(expert_end, position));
       append(chunk, reductions(c, program.mesh, pending.expert, true), place);
       pending.expert = 0;
     }
@@ -153,6 +166,7 @@ void bucketed_gather(const LayerContext& c, const Program& program, Chunk& chunk
     place.before = true;
     place.when = When::first_micro_batch;
     place.needed_at = needed_at;
+    place.covers = range(needed_at, position + 1);
     append(chunk, gathers(c, program.mesh, pending.dense, false), place);
     append(chunk, gathers(c, program.mesh, pending.expert, true), place);
     pending = {};
@@ -171,6 +185,7 @@ void reduction_per_block(const LayerContext& c, const Program& program, Chunk& c
     place.when = when;
     place.allocates = Bytes(width * (here.dense + here.expert));
     place.frees = place.allocates;
+    place.covers = {position};
     place.freed_after = std::max(0, position - 1); // the input of one reduction stays until the next one is issued
     append(chunk, reductions(c, program.mesh, here.dense, false), place);
     if (here.dense > 0) place.allocates = place.frees = Bytes(0);
@@ -197,6 +212,7 @@ void gather_per_block(const LayerContext& c, const Program& program, Chunk& chun
     flat.allocates = whole;
     flat.frees = whole;
     flat.freed_after = position;
+    flat.covers = {position};
     append(chunk, gathers(c, program.mesh, here.dense, false), flat);
     if (here.dense > 0) flat.allocates = flat.frees = Bytes(0);
     append(chunk, gathers(c, program.mesh, here.expert, true), flat);

@@ -58,7 +58,7 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
   add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine));
   if (mesh.world() > 1) {
-    Op norm = transfer(Collective::all_reduce, Group::world, DType::fp32, 1, Stream::gradients);
+    Op norm = transfer(Collective::all_reduce, Group::world, statistics_dtype(c), 1, Stream::gradients);
     norm.part = TimePart::optimizer;
     add(std::move(norm));
   }

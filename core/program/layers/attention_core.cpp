@@ -189,7 +189,7 @@ AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths) {
   core.k = b.activation("k", {s.tokens, s.kv_heads * widths.qk_dim});
   core.v = b.activation("v", {s.tokens, s.kv_heads * widths.v_dim});
   core.out = b.activation("attention", {c.tokens, std::int64_t{widths.heads} * widths.v_dim});
-  core.statistics = b.buffer("attention.logsumexp", DType::fp32, {s.tokens, s.heads}, MemoryPart::activations);
+  core.statistics = b.buffer("attention.logsumexp", statistics_dtype(c), {s.tokens, s.heads}, MemoryPart::activations);
   if (c.job->attention == AttentionKernel::unfused) {
     // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes).
     const std::int64_t bytes = c.width + (c.job->dropout > 0 ? c.width + 1 : 0);

@@ -55,14 +55,20 @@ void Head::loss_forward(BlockBuilder& b) {
   const auto width = static_cast<double>(c.width);
   std::vector<int> reads = {logits_};
   if (c.tp_split) {
-    // Row maximum, then the sum of exponentials and the target's logit: 4 and 8 bytes per token.
-    const int maximum = b.buffer("loss.maximum", DType::fp32, {c.tokens}, MemoryPart::temporaries);
-    const int sums = b.buffer("loss.sums", DType::fp32, {2, c.tokens}, MemoryPart::temporaries);
+    // Row maximum, then the sum of exponentials and the target's logit: one and two statistics per token.
+    const DType type = statistics_dtype(c);
+    const std::int64_t bytes = bits_of(type) / 8 * c.tokens;
+    const int maximum = b.buffer("loss.maximum", type, {c.tokens}, MemoryPart::temporaries);
+    const int sums = b.buffer("loss.sums", type, {2, c.tokens}, MemoryPart::temporaries);
     b.compute(Segment::loss, {logits_}, {maximum}, {traffic(c, width * elements)});
-    b.collective(Collective::all_reduce, Group::tp, Bytes(4 * c.tokens), {maximum}, {maximum});
+    Op& largest = b.collective(Collective::all_reduce, Group::tp, Bytes(bytes), {maximum}, {maximum});
+    largest.dtype = type;
+    largest.maximum = true;
     b.compute(Segment::loss, {logits_, maximum}, {sums}, {traffic(c, width * elements)});
-    b.collective(Collective::all_reduce, Group::tp, Bytes(8 * c.tokens), {sums}, {sums});
+    b.collective(Collective::all_reduce, Group::tp, Bytes(2 * bytes), {sums}, {sums}).dtype = type;
     reads.push_back(sums);
+    // The logits themselves are not shifted, so their gradient needs the maximum again.
+    if (cross_entropy_of(c) == CrossEntropy::fused) reads.push_back(maximum);
   }
   switch (cross_entropy_of(c)) {
   case CrossEntropy::fused:

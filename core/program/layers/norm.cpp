@@ -9,9 +9,10 @@ Norm declare_norm(BlockBuilder& b, int input, const std::string& name) {
   Norm norm;
   norm.input = input;
   norm.output = b.activation(name, {c.tokens_sp, h});
-  norm.statistics = b.buffer(name + ".statistics", DType::fp32, {layer_norm ? 2 : 1, c.tokens_sp}, MemoryPart::activations);
-  b.parameter({name, {h}, {h}, false, true});
-  if (layer_norm) b.parameter({name + ".bias", {h}, {h}, false, true});
+  norm.statistics = b.buffer(name + ".statistics", statistics_dtype(c), {layer_norm ? 2 : 1, c.tokens_sp},
+                             MemoryPart::activations);
+  norm.weights = {b.parameter({name, {h}, {h}, false, true})};
+  if (layer_norm) norm.weights.push_back(b.parameter({name + ".bias", {h}, {h}, false, true}));
   return norm;
 }
 
@@ -19,7 +20,8 @@ void norm_forward(BlockBuilder& b, const Norm& norm) {
   const LayerContext& c = b.context();
   const double elements = static_cast<double>(c.tokens_sp) * c.model->hidden;
   const auto width = static_cast<double>(c.width);
-  b.compute(Segment::norm, {norm.input}, {norm.output, norm.statistics}, {traffic(c, 2 * width * elements)});
+  Op& op = b.compute(Segment::norm, {norm.input}, {norm.output, norm.statistics}, {traffic(c, 2 * width * elements)});
+  op.weights = norm.weights;
 }
 
 void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int residual_gradient, int grad_input) {
@@ -33,7 +35,9 @@ void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int resid
     reads.push_back(residual_gradient);
     moved += width * elements;
   }
-  b.compute(Segment::norm, std::move(reads), {grad_input}, {traffic(c, moved)});
+  Op& op = b.compute(Segment::norm, std::move(reads), {grad_input}, {traffic(c, moved)});
+  op.weights = norm.weights;
+  op.weight_gradients = norm.weights;
 }
 
 } // namespace foretrain::layers

@@ -11,6 +11,7 @@ struct Norm {
   int input = -1;  ///< saved
   int output = -1; ///< saved as the next GEMM's input
   int statistics = -1;
+  std::vector<int> weights; ///< weight, and bias of LayerNorm
 };
 
 /// RMSNorm or LayerNorm over this rank's tokens. Saves input, output (which the GEMM after it needs) and one fp32 number

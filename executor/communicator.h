@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+
+#include <ATen/ATen.h>
+
+#include "core/program/ranks.h"
+
+namespace foretrain {
+
+/// A point-to-point transfer that has been started; the tensor must stay as it is until `wait` returns.
+class Transfer {
+public:
+  virtual ~Transfer() = default;
+  /// Throws when the peer is gone or the time is up.
+  virtual void wait() = 0;
+};
+
+/// Moves tensors between the members of this rank's groups. One object per rank; not for several threads at once.
+/// Every function throws (std::exception) when a peer is gone or the time is up: the interpreter adds rank and op.
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+
+  enum class Reduction { sum, maximum };
+  /// In place; the same bits on every member.
+  virtual void all_reduce(Group group, at::Tensor& tensor, Reduction reduction) = 0;
+  /// `whole` holds the members' shares one after another along its first dimension.
+  virtual void all_gather(Group group, const at::Tensor& share, at::Tensor& whole) = 0;
+  /// `share` gets this member's part (along the first dimension) of the sum, added in the order of members.
+  virtual void reduce_scatter(Group group, const at::Tensor& whole, at::Tensor& share) = 0;
+
+  /// `peer` is an index into the group. A transfer meets the one with the same tag.
+  [[nodiscard]] virtual std::unique_ptr<Transfer> start_send(Group group, int peer, const at::Tensor& tensor,
+                                                             int tag) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Transfer> start_receive(Group group, int peer, at::Tensor& tensor, int tag) = 0;
+
+  virtual void barrier(Group group) = 0;
+};
+
+} // namespace foretrain

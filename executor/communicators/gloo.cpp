@@ -1,0 +1,160 @@
+#include "executor/communicators/gloo.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "core/base/check.h"
+
+namespace foretrain {
+namespace {
+
+using at::Tensor;
+using ProcessGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+using Work = decltype(std::declval<c10d::ProcessGroupGloo&>().barrier());
+
+class GlooTransfer final : public Transfer {
+public:
+  explicit GlooTransfer(Work work) : work_(std::move(work)) {}
+  void wait() override {
+    if (!work_->wait()) throw std::runtime_error("a transfer was given up");
+  }
+
+private:
+  Work work_;
+};
+
+/// Point-to-point is Gloo's own; so is all-reduce. All-gather and reduce-scatter send straight from and into the
+/// tensors: Gloo's own all-gather takes twice its input, and older versions have no reduce-scatter.
+class GlooCommunicator final : public Communicator {
+public:
+  struct Member {
+    ProcessGroup group;
+    int index = 0;
+    int size = 1;
+  };
+  explicit GlooCommunicator(std::array<Member, kGroups> members) : members_(std::move(members)) {}
+
+  void all_reduce(Group group, Tensor& tensor, Reduction reduction) override {
+    std::vector<Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduction == Reduction::sum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
+    finish(member(group).group->allreduce(tensors, options));
+  }
+
+  void all_gather(Group group, const Tensor& share, Tensor& whole) override {
+    const Member& me = member(group);
+    std::vector<Work> works;
+    const std::int64_t rows = share.size(0);
+    for (int peer = 0; peer < me.size; ++peer)
+      if (peer != me.index) works.push_back(receive(me, peer, whole.narrow(0, peer * rows, rows)));
+    for (int peer = 0; peer < me.size; ++peer)
+      if (peer != me.index) works.push_back(send(me, peer, share));
+    whole.narrow(0, me.index * rows, rows).copy_(share);
+    for (const Work& work : works) finish(work);
+  }
+
+  void reduce_scatter(Group group, const Tensor& whole, Tensor& share) override {
+    const Member& me = member(group);
+    const std::int64_t rows = share.size(0);
+    std::vector<Tensor> parts(static_cast<std::size_t>(me.size));
+    std::vector<Work> works;
+    for (int peer = 0; peer < me.size; ++peer) {
+      Tensor& part = parts[static_cast<std::size_t>(peer)];
+      part = peer == me.index ? whole.narrow(0, peer * rows, rows) : at::empty_like(share);
+      if (peer != me.index) works.push_back(receive(me, peer, part));
+    }
+    for (int peer = 0; peer < me.size; ++peer)
+      if (peer != me.index) works.push_back(send(me, peer, whole.narrow(0, peer * rows, rows)));
+    for (const Work& work : works) finish(work);
+    share.copy_(parts.front());
+    for (std::size_t i = 1; i < parts.size(); ++i) share.add_(parts[i]);
+  }
+
+  std::unique_ptr<Transfer> start_send(Group group, int peer, const Tensor& tensor, int tag) override {
+    return std::make_unique<GlooTransfer>(send(member(group), peer, tensor, tag));
+  }
+  std::unique_ptr<Transfer> start_receive(Group group, int peer, Tensor& tensor, int tag) override {
+    return std::make_unique<GlooTransfer>(receive(member(group), peer, tensor, tag));
+  }
+
+  void barrier(Group group) override { finish(member(group).group->barrier()); }
+
+private:
+  const Member& member(Group group) const {
+    const Member& found = members_[static_cast<std::size_t>(group)];
+    FORETRAIN_CHECK(found.group, "only groups that the program uses are asked for");
+    return found;
+  }
+  static Work send(const Member& me, int peer, const Tensor& tensor, int tag = 0) {
+    std::vector<Tensor> tensors = {tensor};
+    return me.group->send(tensors, peer, tag);
+  }
+  static Work receive(const Member& me, int peer, const Tensor& tensor, int tag = 0) {
+    std::vector<Tensor> tensors = {tensor};
+    return me.group->recv(tensors, peer, tag);
+  }
+  static void finish(const Work& work) {
+    if (!work->wait()) throw std::runtime_error("a transfer was given up");
+  }
+
+  std::array<Member, kGroups> members_;
+};
+
+/// Groups with more than one member that the role's transfers name, in the order of the enum: the same on every rank.
+std::vector<Group> groups_of(const Program& program, const Role& role) {
+  std::array<bool, kGroups> used{};
+  const auto look = [&used](const std::vector<Op>& ops) {
+    for (const Op& op : ops)
+      if (op.kind == OpKind::collective) used[static_cast<std::size_t>(op.group)] = true;
+  };
+  for (const Chunk& chunk : role.chunks) {
+    for (const int index : chunk.blocks) {
+      const Block& block = program.blocks[static_cast<std::size_t>(index)];
+      for (const std::vector<Op>* ops : {&block.forward, &block.backward, &block.input, &block.weight}) look(*ops);
+    }
+    for (const ChunkOp& op : chunk.between) look({op.op});
+  }
+  look(role.step);
+  used[static_cast<std::size_t>(Group::pp)] = program.stages > 1;
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    if (used[i] && program.mesh.size(static_cast<Group>(i)) > 1) groups.push_back(static_cast<Group>(i));
+  return groups;
+}
+
+} // namespace
+
+Result<std::unique_ptr<Communicator>> connect_gloo(const Program& program, int rank,
+                                                   const c10::intrusive_ptr<c10d::Store>& store,
+                                                   const GlooOptions& options) {
+  const Role& role = program.roles[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::pp))];
+  std::array<GlooCommunicator::Member, kGroups> members;
+  try {
+    for (const Group group : groups_of(program, role)) {
+      const std::vector<int> ranks = program.mesh.members(group, rank);
+      GlooCommunicator::Member& member = members[static_cast<std::size_t>(group)];
+      member.size = static_cast<int>(ranks.size());
+      member.index = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+      const std::string prefix =
+          "group/" + std::to_string(static_cast<int>(group)) + "/" + std::to_string(ranks.front());
+      auto settings = c10d::ProcessGroupGloo::Options::create(options.timeout);
+      settings->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.address));
+      settings->threads = 2;
+      member.group = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(prefix, store),
+                                                                 member.index, member.size, settings);
+    }
+  } catch (const std::exception& error) {
+    return fail_environment("rank " + std::to_string(rank),
+                            std::string("cannot connect to the other ranks: ") + error.what(),
+                            "all ranks must start within " + std::to_string(options.timeout.count() / 1000) +
+                                " s and reach " + options.address);
+  }
+  return std::make_unique<GlooCommunicator>(std::move(members));
+}
+
+} // namespace foretrain

@@ -1,0 +1,312 @@
+#include "executor/interpreter.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/base/check.h"
+#include "core/program/for_each_op.h"
+#include "executor/counter.h"
+
+namespace foretrain {
+namespace {
+
+using at::Tensor;
+
+at::ScalarType scalar_type(DType type) {
+  switch (type) {
+  case DType::fp64:
+    return at::kDouble;
+  case DType::fp32:
+    return at::kFloat;
+  case DType::bf16:
+    return at::kBFloat16;
+  case DType::fp16:
+    return at::kHalf;
+  case DType::int64:
+    return at::kLong;
+  case DType::int8:
+    return at::kChar;
+  case DType::fp8:
+  case DType::fp4:
+    break;
+  }
+  FORETRAIN_CHECK(false, "check_runnable admits only precisions that LibTorch multiplies on the CPU");
+}
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool is_gradient(Pass pass) {
+  return pass == Pass::backward || pass == Pass::input;
+}
+
+int find_scope(const Block& block, BufferScope scope) {
+  for (std::size_t i = 0; i < block.buffers.size(); ++i)
+    if (block.buffers[i].scope == scope) return static_cast<int>(i);
+  return -1;
+}
+
+Tensor take(BlockState& state, BufferScope scope) {
+  const int index = find_scope(*state.block, scope);
+  FORETRAIN_CHECK(index >= 0, "only the model's ends lack a border");
+  return std::exchange(state.buffers[static_cast<std::size_t>(index)], Tensor());
+}
+
+void give(BlockState& state, BufferScope scope, Tensor tensor) {
+  const int index = find_scope(*state.block, scope);
+  FORETRAIN_CHECK(index >= 0, "only the model's ends lack a border");
+  state.buffers[static_cast<std::size_t>(index)] = std::move(tensor);
+}
+
+std::int64_t bytes_of(const Tensor& tensor) {
+  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+}
+
+} // namespace
+
+Rank::Rank(const Plan& plan, const Program& program, int rank, Communicator& communicator, RankOptions options)
+    : plan_(plan), program_(program), rank_(rank),
+      role_(program.roles[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::pp))]),
+      communicator_(communicator), options_(std::move(options)),
+      type_(scalar_type(plan.job.precision == Precision::fp64 ? DType::fp64 : DType::fp32)),
+      parameters_(plan, program, rank, options_.seed, type_),
+      optimizer_(plan.job.optimizer, options_.optimizer, parameters_) {}
+
+double Rank::now() const {
+  return seconds() - origin_;
+}
+
+void Rank::begin(OpPlace place) {
+  place_ = std::move(place);
+  moved_ = 0;
+  started_ = now();
+}
+
+void Rank::finish() {
+  record_.ops.push_back({place_, moved_, started_, now()});
+}
+
+Result<StepRecord> Rank::step(int index) {
+  const at::NoGradGuard no_gradients;
+  step_ = index;
+  origin_ = seconds();
+  record_ = StepRecord{};
+  record_.step = index;
+  record_.rank = rank_;
+  norm_taken_ = false;
+  loss_ = 0;
+  contexts_.clear();
+  if (options_.take_peak) (void)options_.take_peak();
+  try {
+    for (int i = 0; i < static_cast<int>(role_.instructions.size()); ++i) run(i);
+  } catch (const std::exception& error) {
+    return fail_environment("rank " + std::to_string(rank_) + ", step " + std::to_string(index),
+                            to_string(place_) + ": " + error.what());
+  }
+  const double tokens = static_cast<double>(plan_.job.global_batch) * plan_.job.sequence_length;
+  for (const auto& [micro_batch, context] : contexts_) loss_ += context.loss;
+  record_.loss = loss_ / tokens;
+  record_.seconds = now();
+  if (options_.take_peak) record_.peak_bytes = options_.take_peak();
+  for (const auto& [key, states] : states_)
+    for (const BlockState& state : states)
+      record_.live_buffers += static_cast<int>(std::count_if(state.buffers.begin(), state.buffers.end(),
+                                                             [](const Tensor& tensor) { return tensor.defined(); }));
+  record_.live_buffers += static_cast<int>(incoming_.size() + outgoing_.size());
+  return std::move(record_);
+}
+
+void Rank::run(int index) {
+  const Instruction& instruction = role_.instructions[static_cast<std::size_t>(index)];
+  const Key key{instruction.pass != Pass::forward, instruction.chunk, instruction.micro_batch};
+  if (instruction.kind == InstructionKind::slot) return run_slot(index);
+  begin(place_of(role_, index));
+  switch (instruction.kind) {
+  case InstructionKind::slot:
+    break;
+  case InstructionKind::receive:
+    start_receive(instruction);
+    break;
+  case InstructionKind::send:
+    start_send(instruction);
+    break;
+  case InstructionKind::wait_receive:
+    incoming_.at(key).transfer->wait();
+    incoming_.at(key).transfer.reset();
+    break;
+  case InstructionKind::wait_send:
+  case InstructionKind::release_send:
+    outgoing_.at(key).transfer->wait();
+    outgoing_.erase(key);
+    break;
+  case InstructionKind::step:
+    run_step_op(role_.step[static_cast<std::size_t>(instruction.step)]);
+    break;
+  }
+  finish();
+}
+
+/// One number per transfer of a step: what the receiving chunk gets, for which micro-batch, in which direction.
+int Rank::tag(const Instruction& instruction, bool sends) const {
+  const bool gradient = instruction.pass != Pass::forward;
+  int depth = role_.chunks[static_cast<std::size_t>(instruction.chunk)].depth;
+  if (sends) depth += gradient ? -1 : 1;
+  return 2 * (depth * program_.micro_batches + instruction.micro_batch) + (gradient ? 1 : 0);
+}
+
+void Rank::start_receive(const Instruction& instruction) {
+  const int peer = (role_.stage + instruction.peer + program_.stages) % program_.stages;
+  Moving moving;
+  const std::int64_t rows =
+      role_.boundary.value / static_cast<std::int64_t>(at::elementSize(type_)) / plan_.model.hidden;
+  moving.tensor = at::empty({rows, plan_.model.hidden}, type_);
+  moving.transfer = communicator_.start_receive(Group::pp, peer, moving.tensor, tag(instruction, false));
+  moved_ = bytes_of(moving.tensor);
+  incoming_[Key{instruction.pass != Pass::forward, instruction.chunk, instruction.micro_batch}] = std::move(moving);
+}
+
+void Rank::start_send(const Instruction& instruction) {
+  const int peer = (role_.stage + instruction.peer + program_.stages) % program_.stages;
+  Moving& moving = outgoing_.at(Key{instruction.pass != Pass::forward, instruction.chunk, instruction.micro_batch});
+  moving.transfer = communicator_.start_send(Group::pp, peer, moving.tensor, tag(instruction, true));
+  moved_ = bytes_of(moving.tensor);
+}
+
+std::vector<BlockState>& Rank::states_of(const Instruction& slot) {
+  std::vector<BlockState>& states = states_[{slot.chunk, slot.micro_batch}];
+  if (!states.empty()) return states;
+  const Chunk& chunk = role_.chunks[static_cast<std::size_t>(slot.chunk)];
+  for (std::size_t i = 0; i < chunk.blocks.size(); ++i) {
+    BlockState state;
+    state.block = &program_.blocks[static_cast<std::size_t>(chunk.blocks[i])];
+    state.chunk = slot.chunk;
+    state.position = static_cast<int>(i);
+    state.layer = chunk.layers[i];
+    state.buffers.resize(state.block->buffers.size());
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+SegmentContext& Rank::context_of(int micro_batch) {
+  const auto found = contexts_.find(micro_batch);
+  if (found != contexts_.end()) return found->second;
+  const Layout& layout = plan_.layout;
+  const std::int64_t length = plan_.job.sequence_length;
+  SegmentContext context;
+  context.plan = &plan_;
+  context.tp_index = program_.mesh.coordinate(rank_, Axis::tp);
+  context.tokens = length * layout.micro_batch;
+  context.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
+  context.loss_scale = 1 / (static_cast<double>(plan_.job.global_batch) * static_cast<double>(length));
+  context.ids = at::empty({context.tokens}, at::kLong);
+  context.targets = at::empty({context.tokens}, at::kLong);
+  // The global batch is the same set of sequences in every layout.
+  const std::int64_t replica = program_.mesh.coordinate(rank_, Axis::dp);
+  const std::int64_t first =
+      plan_.job.global_batch * step_ + (replica * program_.micro_batches + micro_batch) * layout.micro_batch;
+  for (std::int64_t i = 0; i < layout.micro_batch; ++i) {
+    std::vector<std::int64_t> tokens = counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
+    const Tensor all = at::from_blob(tokens.data(), {length + 1}, at::kLong);
+    context.ids.narrow(0, i * length, length).copy_(all.narrow(0, 0, length));
+    context.targets.narrow(0, i * length, length).copy_(all.narrow(0, 1, length));
+  }
+  return contexts_.emplace(micro_batch, std::move(context)).first->second;
+}
+
+void Rank::bind_borders(const Instruction& slot, std::vector<BlockState>& states, int position) {
+  const auto at = static_cast<std::size_t>(position);
+  const bool gradient = is_gradient(slot.pass);
+  if (slot.pass != Pass::forward && !gradient) return;
+  const BufferScope to = gradient ? BufferScope::grad_output : BufferScope::input;
+  if (find_scope(*states[at].block, to) < 0) return; // an end of the model
+  const bool first = gradient ? at + 1 == states.size() : at == 0;
+  if (!first) {
+    BlockState& before = gradient ? states[at + 1] : states[at - 1];
+    give(states[at], to, take(before, gradient ? BufferScope::grad_input : BufferScope::output));
+    return;
+  }
+  const auto received = incoming_.find(Key{gradient, slot.chunk, slot.micro_batch});
+  FORETRAIN_CHECK(received != incoming_.end() && !received->second.transfer, "a slot waits for its input");
+  give(states[at], to, std::move(received->second.tensor));
+  incoming_.erase(received);
+}
+
+/// What the last block of the slot wrote waits to be sent.
+void Rank::hand_on(const Instruction& slot, std::vector<BlockState>& states) {
+  const bool gradient = is_gradient(slot.pass);
+  if (slot.pass != Pass::forward && !gradient) return;
+  BlockState& last = gradient ? states.front() : states.back();
+  const BufferScope from = gradient ? BufferScope::grad_input : BufferScope::output;
+  if (find_scope(*last.block, from) < 0) return;
+  outgoing_[Key{gradient, slot.chunk, slot.micro_batch}].tensor = take(last, from);
+}
+
+void Rank::run_slot(int index) {
+  const Instruction& slot = role_.instructions[static_cast<std::size_t>(index)];
+  const Chunk& chunk = role_.chunks[static_cast<std::size_t>(slot.chunk)];
+  std::vector<BlockState>& states = states_of(slot);
+  const int count = static_cast<int>(states.size());
+  int bound = 0; // blocks whose borders are in place, in order of execution
+  const auto bind_until = [&](int step) {
+    for (; bound <= step; ++bound) bind_borders(slot, states, slot.pass == Pass::forward ? bound : count - 1 - bound);
+  };
+  for_each_op(program_, role_, slot, [&](const Op& op, int position, int layer) {
+    begin({index, op.pass, slot.chunk, slot.micro_batch, position, layer, name_of(op)});
+    if (layer == kBetweenBlocks) {
+      run_between(chunk, op);
+    } else {
+      bind_until(slot.pass == Pass::forward ? position : count - 1 - position);
+      run_block_op(op, states[static_cast<std::size_t>(position)]);
+    }
+    finish();
+  });
+  bind_until(count - 1);
+  hand_on(slot, states);
+  const Pass last = program_.split_backward ? Pass::weight : Pass::backward;
+  if (slot.pass == last) {
+    for (const BlockState& state : states)
+      record_.live_buffers += static_cast<int>(std::count_if(state.buffers.begin(), state.buffers.end(),
+                                                             [](const Tensor& tensor) { return tensor.defined(); }));
+    states_.erase({slot.chunk, slot.micro_batch});
+  }
+}
+
+void Rank::run_block_op(const Op& op, BlockState& state) {
+  for (const int index : op.allocates) {
+    const Buffer& buffer = state.block->buffers[static_cast<std::size_t>(index)];
+    state.buffers[static_cast<std::size_t>(index)] = at::empty(buffer.shape, scalar_type(buffer.dtype));
+  }
+  if (op.kind == OpKind::compute) {
+    run_segment(op, state, parameters_, context_of(place_.micro_batch));
+  } else {
+    FORETRAIN_CHECK(op.reads.size() == 1 && op.writes.size() == 1, "a tensor-parallel collective moves one buffer");
+    collective(op, state.buffers[static_cast<std::size_t>(op.reads[0])],
+               state.buffers[static_cast<std::size_t>(op.writes[0])]);
+  }
+  for (const int index : op.frees) state.buffers[static_cast<std::size_t>(index)].reset();
+}
+
+void Rank::collective(const Op& op, Tensor& from, Tensor& to) {
+  moved_ = std::max(bytes_of(from), bytes_of(to));
+  switch (op.collective) {
+  case Collective::all_reduce:
+    communicator_.all_reduce(op.group, to,
+                             op.maximum ? Communicator::Reduction::maximum : Communicator::Reduction::sum);
+    return;
+  case Collective::all_gather:
+    communicator_.all_gather(op.group, from, to);
+    return;
+  case Collective::reduce_scatter:
+    communicator_.reduce_scatter(op.group, from, to);
+    return;
+  case Collective::all_to_all:
+  case Collective::broadcast:
+  case Collective::ring_exchange:
+    break;
+  }
+  FORETRAIN_CHECK(false, "check_runnable admits only collectives with code");
+}
+
+} // namespace foretrain

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "core/base/result.h"
+#include "executor/communicator.h"
+#include "executor/optimizer.h"
+#include "executor/record.h"
+#include "executor/segments.h"
+
+namespace foretrain {
+
+struct RankOptions {
+  std::uint64_t seed = 1;
+  OptimizerOptions optimizer;
+  /// Called before the optimizer's op of a step, with gradients reduced and not yet clipped … may be empty.
+  std::function<void(int step, const ParameterTable& parameters)> before_clip;
+  /// Highest bytes of the allocator since the last call; empty: not counted.
+  std::function<std::int64_t()> take_peak;
+};
+
+/// One rank that interprets a Program: its weights, optimizer and buffers, and nothing that another rank could see.
+/// Transfers are waited for at their place in the issue order, except those between stages, which are started and
+/// waited for as the Program says.
+class Rank {
+public:
+  /// `plan`, `program` and `communicator` outlive the rank; `check_runnable` found nothing.
+  Rank(const Plan& plan, const Program& program, int rank, Communicator& communicator, RankOptions options);
+
+  /// One optimizer step; steps count from 0 and must be asked for in order. Error: a peer is gone, named with the op.
+  [[nodiscard]] Result<StepRecord> step(int index);
+
+  [[nodiscard]] const ParameterTable& parameters() const { return parameters_; }
+
+private:
+  using Key = std::tuple<bool, int, int>; ///< gradient?, chunk, micro-batch
+  struct Moving {
+    at::Tensor tensor;
+    std::unique_ptr<Transfer> transfer; ///< null once waited for
+  };
+
+  void run(int instruction);
+  void run_slot(int instruction);
+  void run_step_op(const Op& op);
+  void start_receive(const Instruction& instruction);
+  void start_send(const Instruction& instruction);
+
+  void run_block_op(const Op& op, BlockState& state);
+  void run_between(const Chunk& chunk, const Op& op);
+  void bind_borders(const Instruction& slot, std::vector<BlockState>& states, int position);
+  void hand_on(const Instruction& slot, std::vector<BlockState>& states);
+  [[nodiscard]] std::vector<BlockState>& states_of(const Instruction& slot);
+  [[nodiscard]] SegmentContext& context_of(int micro_batch);
+
+  void collective(const Op& op, at::Tensor& from, at::Tensor& to);
+  void move_gradients(const Op& op, const ParameterTable::Range& range);
+  void sum_replicated(const Op& op);
+  void gradient_norm();
+
+  [[nodiscard]] int tag(const Instruction& instruction, bool sends) const;
+  void begin(OpPlace place);
+  void finish();
+  [[nodiscard]] double now() const;
+
+  const Plan& plan_;
+  const Program& program_;
+  int rank_;
+  const Role& role_;
+  Communicator& communicator_;
+  RankOptions options_;
+  at::ScalarType type_;
+  ParameterTable parameters_;
+  Optimizer optimizer_;
+
+  // State of the step in progress.
+  int step_ = 0;
+  double origin_ = 0;
+  StepRecord record_;
+  OpPlace place_; ///< of the op in progress
+  double started_ = 0;
+  std::int64_t moved_ = 0;                                        ///< bytes of the op in progress
+  at::Tensor squares_;                                            ///< sum of squared gradients, then over the world
+  bool norm_taken_ = false;                                       ///< the next gradient_norm op clips
+  std::map<std::pair<int, int>, std::vector<BlockState>> states_; ///< per chunk and micro-batch in flight
+  std::map<Key, Moving> incoming_;
+  std::map<Key, Moving> outgoing_;
+  std::map<int, SegmentContext> contexts_;
+  double loss_ = 0;
+};
+
+} // namespace foretrain

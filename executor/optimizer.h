@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "core/spec/job.h"
+#include "executor/parameters.h"
+
+namespace foretrain {
+
+struct OptimizerOptions {
+  double learning_rate = 1e-3;
+  double beta1 = 0.9; ///< adamw; sgd: its momentum
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1; ///< of matrices, decoupled
+  double clip_norm = 1.0;    ///< gradients are scaled down to this norm; 0 = never
+};
+
+/// AdamW (arXiv:1711.05101) or SGD with momentum, on the elements that this rank owns.
+class Optimizer {
+public:
+  Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters);
+  void step(ParameterTable& parameters);
+
+private:
+  OptimizerChoice choice_;
+  OptimizerOptions options_;
+  int steps_ = 0;
+  std::vector<at::Tensor> first_;  ///< moments of the owned elements, one per entry
+  std::vector<at::Tensor> second_; ///< adamw only
+};
+
+} // namespace foretrain

@@ -1,0 +1,171 @@
+#include "tests/executor/fixtures.h"
+
+#include <cmath>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "core/program/lower.h"
+#include "core/spec/presets.h"
+#include "executor/communicators/gloo.h"
+#include "executor/slices.h"
+
+namespace foretrain::executor_fixtures {
+namespace {
+
+using at::Tensor;
+
+/// Replicas of one element must agree to rounding.
+constexpr double kReplicas = 1e-12;
+
+/// Puts what each rank owns of a parameter together, and checks that ranks that own the same elements agree.
+class Assembly {
+public:
+  explicit Assembly(const Plan& plan) : plan_(plan) {}
+
+  void add(const ParameterEntry& entry, const Tensor& local, int tp_index) {
+    const std::lock_guard lock(mutex_);
+    const Slice slice = slice_of(*entry.spec, plan_.model, plan_.layout.tp, tp_index);
+    std::int64_t rows = entry.spec->shape[0];
+    const std::string base = base_name(entry.spec->name);
+    if (base == "embedding" || base == "head") rows = plan_.model.vocab; // without padding
+    Tensor& whole = whole_[entry.name];
+    if (!whole.defined()) whole = at::full({rows, slice.whole_columns}, std::nan(""), at::kDouble);
+    const Tensor flat = local.to(at::kDouble).contiguous().view(-1);
+    const double* from = flat.data_ptr<double>();
+    double* to = whole.data_ptr<double>();
+    std::int64_t index = 0;
+    for (const Slice::Rows& piece : slice.rows)
+      for (std::int64_t row = piece.first; row < piece.first + piece.count; ++row)
+        for (std::int64_t column = 0; column < slice.columns; ++column, ++index) {
+          const bool owned = index >= entry.owned_first && index < entry.owned_first + entry.owned_count;
+          if (!owned) continue;
+          if (row >= rows) {
+            EXPECT_EQ(from[index], 0) << entry.name << ": padding must stay zero";
+            continue;
+          }
+          double& there = to[row * slice.whole_columns + slice.first_column + column];
+          if (!std::isnan(there)) {
+            EXPECT_NEAR(there, from[index], kReplicas) << entry.name << ": replicas differ";
+          }
+          there = from[index];
+        }
+  }
+  [[nodiscard]] std::map<std::string, Tensor> take() {
+    for (const auto& [name, whole] : whole_)
+      EXPECT_FALSE(whole.isnan().any().item<bool>()) << name << " has elements that nobody owns";
+    return std::move(whole_);
+  }
+
+private:
+  const Plan& plan_;
+  std::mutex mutex_;
+  std::map<std::string, Tensor> whole_;
+};
+
+} // namespace
+
+ModelSpec llama_like(bool tied) {
+  ModelSpec m;
+  m.name = "tiny-llama";
+  m.layers = 4;
+  m.hidden = 16;
+  m.heads = 4;
+  m.kv_heads = 2;
+  m.head_dim = 4;
+  m.ffn = 24;
+  m.vocab = 51;
+  m.tied_embeddings = tied;
+  return m;
+}
+
+ModelSpec gpt_like() {
+  ModelSpec m = llama_like(true);
+  m.name = "tiny-gpt";
+  m.kv_heads = 4;
+  m.gated = false;
+  m.norm = NormKind::layer;
+  m.learned_positions = 8;
+  m.qkv_bias = m.out_bias = m.mlp_bias = true;
+  return m;
+}
+
+Plan plan_of(const ModelSpec& model, const Layout& layout) {
+  Plan plan;
+  plan.model = model;
+  plan.layout = layout;
+  plan.cluster.name = "threads";
+  TierSpec tier;
+  tier.name = "process";
+  tier.fanout = layout.world();
+  plan.cluster.tiers = {tier};
+  plan.job.sequence_length = 8;
+  plan.job.global_batch = 4;
+  plan.job.precision = Precision::fp64;
+  plan.job.semantics = "foretrain";
+  return plan;
+}
+
+Program lowered(const Plan& plan) {
+  const auto semantics = DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics("foretrain");
+  EXPECT_TRUE(semantics) << to_string(semantics.error());
+  return lower(plan, *semantics);
+}
+
+RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer) {
+  const Program program = lowered(plan);
+  const int world = program.mesh.world();
+  RunOutcome outcome;
+  outcome.losses.resize(static_cast<std::size_t>(steps));
+  outcome.gradient_norms.resize(static_cast<std::size_t>(steps));
+  outcome.records.assign(static_cast<std::size_t>(steps), std::vector<StepRecord>(static_cast<std::size_t>(world)));
+  std::vector<std::unique_ptr<Assembly>> gradients;
+  for (int step = 0; step < steps; ++step) gradients.push_back(std::make_unique<Assembly>(plan));
+  Assembly weights(plan);
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  std::mutex mutex;
+  const auto run_rank = [&](int rank) {
+    auto communicator = connect_gloo(program, rank, store, {});
+    if (!communicator) {
+      ADD_FAILURE() << to_string(communicator.error());
+      return;
+    }
+    const int tp_index = program.mesh.coordinate(rank, Axis::tp);
+    RankOptions options;
+    options.optimizer = optimizer;
+    options.before_clip = [&](int step, const ParameterTable& parameters) {
+      for (const ParameterEntry& entry : parameters.entries())
+        gradients[static_cast<std::size_t>(step)]->add(entry, entry.gradient, tp_index);
+    };
+    Rank executor(plan, program, rank, **communicator, options);
+    for (int step = 0; step < steps; ++step) {
+      auto record = executor.step(step);
+      if (!record) {
+        ADD_FAILURE() << to_string(record.error());
+        return;
+      }
+      const std::lock_guard lock(mutex);
+      if (tp_index == 0) outcome.losses[static_cast<std::size_t>(step)] += record->loss;
+      outcome.gradient_norms[static_cast<std::size_t>(step)] = record->gradient_norm;
+      outcome.records[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)] = std::move(*record);
+    }
+    for (const ParameterEntry& entry : executor.parameters().entries()) weights.add(entry, entry.weight, tp_index);
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& step : gradients) outcome.gradients.push_back(step->take());
+  outcome.weights = weights.take();
+  return outcome;
+}
+
+double distance(const Tensor& a, const Tensor& b) {
+  const double whole = b.norm().item<double>();
+  const double difference = (a - b).norm().item<double>();
+  return whole > 0 ? difference / whole : difference;
+}
+
+} // namespace foretrain::executor_fixtures

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "core/program/program.h"
+#include "core/spec/plan.h"
+#include "executor/interpreter.h"
+
+/// Tiny models, and runs of several ranks as threads of one process.
+namespace foretrain::executor_fixtures {
+
+/// RMSNorm, SwiGLU, rotary positions, grouped queries, an odd vocabulary (padded under tp 2).
+[[nodiscard]] ModelSpec llama_like(bool tied = false);
+/// LayerNorm, GELU, learned positions, biases everywhere, tied table.
+[[nodiscard]] ModelSpec gpt_like();
+/// fp64, AdamW, sequences of 8 tokens, global batch 4, micro-batch 1; the layout stays {}.
+[[nodiscard]] Plan plan_of(const ModelSpec& model, const Layout& layout);
+[[nodiscard]] Program lowered(const Plan& plan);
+
+/// What a run of all ranks found.
+struct RunOutcome {
+  std::vector<double> losses;                               ///< per step, of the global batch
+  std::vector<double> gradient_norms;                       ///< per step
+  std::vector<std::map<std::string, at::Tensor>> gradients; ///< per step, whole tensors by global name
+  std::map<std::string, at::Tensor> weights;                ///< after the last step
+  std::vector<std::vector<StepRecord>> records;             ///< per step and rank
+};
+/// Runs `steps` steps with one thread per rank over a HashStore.
+[[nodiscard]] RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer = {});
+
+/// ‖a − b‖ / ‖b‖, the absolute norm where b is zero.
+[[nodiscard]] double distance(const at::Tensor& a, const at::Tensor& b);
+
+} // namespace foretrain::executor_fixtures
