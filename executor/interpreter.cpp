@@ -106,7 +106,8 @@ Result<StepRecord> Rank::step(int index) {
   }
   const double tokens = static_cast<double>(plan_.job.global_batch) * plan_.job.sequence_length;
   for (const auto& [micro_batch, context] : contexts_) loss_ += context.loss;
-  record_.loss = loss_ / tokens;
+  // All ranks of a tensor-parallel group know the same loss; one of them reports it.
+  record_.loss = program_.mesh.coordinate(rank_, Axis::tp) == 0 ? loss_ / tokens : 0;
   record_.seconds = now();
   if (options_.take_peak) record_.peak_bytes = options_.take_peak();
   for (const auto& [key, states] : states_)

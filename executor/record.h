@@ -42,7 +42,7 @@ struct OpRecord {
 struct StepRecord {
   int step = 0;
   int rank = 0;
-  double loss = 0;          ///< this rank's share of the mean over the global batch: 0 where there is no head
+  double loss = 0;          ///< this rank's share: the ranks' shares add up to the mean over the global batch
   double gradient_norm = 0; ///< of the whole model, before clipping
   double seconds = 0;
   std::int64_t peak_bytes = -1; ///< highest of the allocator since the step began; −1: not counted

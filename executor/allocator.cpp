@@ -1,0 +1,84 @@
+#include "executor/allocator.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+namespace foretrain {
+namespace {
+
+constexpr std::size_t kHeader = 64; ///< keeps the alignment that vector instructions want
+
+/// The one place where the executor holds state for the process: LibTorch asks one allocator per device type.
+struct Counters {
+  std::atomic<std::int64_t> current{0};
+  std::atomic<std::int64_t> peak{0};
+  std::atomic<std::int64_t> allocations{0};
+};
+Counters& counters() {
+  static Counters instance;
+  return instance;
+}
+
+void add(std::int64_t bytes) {
+  Counters& c = counters();
+  c.allocations.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t now = c.current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::int64_t highest = c.peak.load(std::memory_order_relaxed);
+  while (now > highest && !c.peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
+  }
+}
+
+void release(void* pointer) {
+  if (!pointer) return;
+  char* base = static_cast<char*>(pointer) - kHeader;
+  std::int64_t bytes = 0;
+  std::memcpy(&bytes, base, sizeof bytes);
+  counters().current.fetch_sub(bytes, std::memory_order_relaxed);
+  std::free(base); // NOLINT: of aligned_alloc
+}
+
+/// Versions of LibTorch differ in whether `allocate` is const and whether `copy_data` exists: both are here, and those
+/// that the base declares override it.
+class CountingAllocator final : public c10::Allocator {
+public:
+  c10::DataPtr allocate(std::size_t bytes) const { return take(bytes); } // NOLINT
+  c10::DataPtr allocate(std::size_t bytes) { return take(bytes); }       // NOLINT
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const { std::memcpy(to, from, bytes); } // NOLINT
+
+private:
+  static c10::DataPtr take(std::size_t bytes) {
+    const c10::Device device(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &release, device};
+    const std::size_t whole = (bytes + kHeader + kHeader - 1) / kHeader * kHeader;
+    char* base = static_cast<char*>(std::aligned_alloc(kHeader, whole));
+    if (!base) throw std::bad_alloc();
+    const auto size = static_cast<std::int64_t>(bytes);
+    std::memcpy(base, &size, sizeof size);
+    add(size);
+    return {base + kHeader, base + kHeader, &release, device};
+  }
+};
+
+} // namespace
+
+void install_counting_allocator() {
+  static CountingAllocator allocator;
+  c10::SetCPUAllocator(&allocator, 255); // above LibTorch's own, whatever it is built with
+}
+
+AllocatorCount allocator_count() {
+  const Counters& c = counters();
+  return {c.current.load(), c.peak.load(), c.allocations.load()};
+}
+
+void restart_peak() {
+  counters().peak.store(counters().current.load());
+}
+
+} // namespace foretrain

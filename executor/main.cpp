@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <optional>
+#include <sstream>
+#include <thread>
+#include <tuple>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "core/program/lower.h"
+#include "core/spec/io.h"
+#include "core/spec/presets.h"
+#include "executor/check.h"
+#include "executor/launcher.h"
+#include "executor/run.h"
+#include "executor/summary.h"
+
+/// foretrain-run: executes a plan on this machine's processors. Reads a plan, writes a run; started by hand, by
+/// `foretrain run`, by a cluster's launcher, or by itself (one process per rank).
+namespace foretrain {
+namespace {
+
+constexpr int kDone = 0;
+constexpr int kWrongInput = 1;
+constexpr int kRefused = 2;
+constexpr int kCancelled = 130;
+constexpr int kMostLocalRanks = 64;
+
+struct Arguments {
+  std::string plan;
+  std::string launcher = "local";
+  std::string data;
+  std::string ops = "first";
+  std::string store; ///< of ranks that the local launcher starts
+  int rank = -1;
+  double timeout_s = 60;
+  bool json = false;
+  RunSettings settings;
+};
+
+std::filesystem::path own_path() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+/// The presets: as told, beside an installation, or in the source tree that this program was built from.
+DataFolder data_folder(const std::string& told) {
+  if (!told.empty()) return {told};
+  const std::filesystem::path installed = own_path().parent_path().parent_path() / "share" / "foretrain";
+  if (std::filesystem::exists(installed / "semantics")) return {installed};
+  return {FORETRAIN_SOURCE_DATA};
+}
+
+int report(const Error& error) {
+  std::cerr << "foretrain-run: " << to_string(error) << "\n";
+  return error.kind == Error::Kind::cancelled ? kCancelled : kWrongInput;
+}
+
+/// The plan under the executor's own semantics; the reasons when it cannot run.
+Result<Plan> read_plan(const Arguments& arguments, const DataFolder& data) {
+  FORETRAIN_TRY(const Json json, read_json_file(arguments.plan));
+  FORETRAIN_TRY(Plan plan, plan_from(json, arguments.plan, data));
+  plan.job.semantics = "foretrain";
+  return plan;
+}
+
+std::optional<int> refuse(const std::vector<std::string>& reasons, const std::string& plan) {
+  if (reasons.empty()) return std::nullopt;
+  std::cerr << "foretrain-run: " << plan << " cannot be executed:\n";
+  for (const std::string& reason : reasons) std::cerr << "  - " << reason << "\n";
+  return kRefused;
+}
+
+void print_step(const RunFollower::Step& step, std::size_t index, std::ostream& out) {
+  std::array<char, 96> line{};
+  std::snprintf(line.data(), line.size(), "step %4zu   loss %.6f   %.1f ms\n", index, step.loss, step.seconds * 1e3);
+  out << line.data() << std::flush;
+}
+
+std::vector<std::string> arguments_of_ranks(const Arguments& a, const std::filesystem::path& store) {
+  std::vector<std::string> list = {a.plan, "--store", store.string(), "--out", a.settings.out.string(), "--ops", a.ops};
+  const auto add = [&list](const char* name, const auto& value) {
+    std::ostringstream text;
+    text.precision(17);
+    text << value;
+    list.insert(list.end(), {name, text.str()});
+  };
+  add("--steps", a.settings.steps);
+  add("--seed", a.settings.seed);
+  add("--learning-rate", a.settings.learning_rate);
+  add("--clip-norm", a.settings.clip_norm);
+  add("--timeout", a.timeout_s);
+  if (!a.data.empty()) add("--data", a.data);
+  return list;
+}
+
+int run_local(const Arguments& a, const Runnable& runnable) {
+  const int world = runnable.program.mesh.world();
+  if (world > kMostLocalRanks)
+    return report({Error::Kind::input, std::to_string(world) + " ranks are more than one machine should run", a.plan,
+                   "at most " + std::to_string(kMostLocalRanks) + "; start them with --launcher env instead"});
+  std::string folder = (std::filesystem::temp_directory_path() / "foretrain-run-XXXXXX").string();
+  if (!::mkdtemp(folder.data()))
+    return report({Error::Kind::environment, std::string("cannot be made: ") + std::strerror(errno), folder, ""});
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  LocalLaunch launch;
+  launch.program = own_path();
+  launch.arguments = arguments_of_ranks(a, std::filesystem::path(folder) / "store");
+  launch.world = world;
+  launch.threads = std::max(1, cores / world);
+  RunFollower follower(a.settings.out, world);
+  std::size_t printed = 0;
+  const auto watch = [&] {
+    for (const RunFollower::Step& step : follower.poll()) print_step(step, printed++, a.json ? std::cerr : std::cout);
+  };
+  const auto launched = launch_local(launch, watch);
+  watch();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder, ignored);
+  Json summary = follower.summary();
+  if (auto written = append_line(a.settings.out, Json{{"summary", summary}}); !written) return report(written.error());
+  if (a.json) std::cout << summary.dump(2) << "\n";
+  return launched ? kDone : report(launched.error());
+}
+
+/// Rank and addresses from the environment, as torchrun and cluster launchers set them.
+Result<std::pair<int, Rendezvous>> from_environment(int world) {
+  const auto number = [](const char* name, int lowest, int highest) -> Result<int> {
+    const char* text = std::getenv(name);
+    if (!text)
+      return fail(name, "is not set in the environment",
+                  "--launcher env needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT");
+    char* end = nullptr;
+    const long value = std::strtol(text, &end, 10);
+    if (end == text || *end != '\0' || value < lowest || value > highest)
+      return fail(name, "'" + std::string(text) + "' is not a number from " + std::to_string(lowest) + " to " +
+                            std::to_string(highest));
+    return static_cast<int>(value);
+  };
+  FORETRAIN_TRY(const int said, number("WORLD_SIZE", 1, 1'000'000));
+  if (said != world)
+    return fail("WORLD_SIZE", std::to_string(said) + " processes for a plan of " + std::to_string(world) + " ranks");
+  FORETRAIN_TRY(const int rank, number("RANK", 0, world - 1));
+  FORETRAIN_TRY(const int port, number("MASTER_PORT", 1, 65535));
+  const char* host = std::getenv("MASTER_ADDR");
+  if (!host) return fail("MASTER_ADDR", "is not set in the environment", "the address of rank 0");
+  return std::pair(rank, Rendezvous{{}, host, static_cast<std::uint16_t>(port)});
+}
+
+int run(Arguments& a) {
+  a.settings.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(a.timeout_s * 1000));
+  a.settings.ops = a.ops == "none" ? RecordOps::none : a.ops == "all" ? RecordOps::all : RecordOps::first;
+  const DataFolder data = data_folder(a.data);
+  auto plan = read_plan(a, data);
+  if (!plan) return report(plan.error());
+  const auto semantics = data.semantics("foretrain");
+  if (!semantics) return report(semantics.error());
+  if (const auto code = refuse(check_runnable(*plan, *semantics), a.plan)) return *code;
+  Runnable runnable{*plan, lower(*plan, *semantics)};
+  if (const auto code = refuse(check_runnable(runnable.program), a.plan)) return *code;
+
+  const bool starts_ranks = a.rank < 0 && a.launcher == "local";
+  if (starts_ranks) {
+    if (auto written = write_text_file(a.settings.out, ""); !written) return report(written.error());
+    return run_local(a, runnable);
+  }
+  int rank = a.rank;
+  Rendezvous rendezvous{a.store, "", 0};
+  if (a.launcher == "env" && a.rank < 0) {
+    auto told = from_environment(runnable.program.mesh.world());
+    if (!told) return report(told.error());
+    std::tie(rank, rendezvous) = *told;
+  }
+  if (rank >= runnable.program.mesh.world() || (rendezvous.file.empty() && rendezvous.host.empty()))
+    return report({Error::Kind::input, "is for ranks that the local launcher starts", "--rank", "leave it out"});
+  const auto done = run_rank(runnable, rank, rendezvous, a.settings);
+  return done ? kDone : report(done.error());
+}
+
+} // namespace
+} // namespace foretrain
+
+int main(int count, char** words) {
+  foretrain::Arguments a;
+  CLI::App app{"Executes a plan: the same Program that `foretrain predict` times, on LibTorch and Gloo.\n"
+               "Example: foretrain-run plan.json --steps 20 --out run.json"};
+  std::string out = "run.json";
+  app.add_option("plan", a.plan, "The plan to execute (JSON)")->required();
+  app.add_option("--steps", a.settings.steps, "Optimizer steps")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--out", out, "Where records are appended, one JSON document a line")->capture_default_str();
+  app.add_option("--launcher", a.launcher,
+                 "local: starts every rank here. env: this process is one rank, named by RANK, WORLD_SIZE, "
+                 "MASTER_ADDR, MASTER_PORT")
+      ->check(CLI::IsMember({"local", "env"}))
+      ->capture_default_str();
+  app.add_option("--seed", a.settings.seed, "Of weights and tokens")->capture_default_str();
+  app.add_option("--learning-rate", a.settings.learning_rate, "Constant over the run")
+      ->check(CLI::Range(0.0, 1e3))
+      ->capture_default_str();
+  app.add_option("--clip-norm", a.settings.clip_norm, "Gradients are scaled down to this norm; 0 = never")
+      ->check(CLI::Range(0.0, 1e12))
+      ->capture_default_str();
+  app.add_option("--timeout", a.timeout_s, "Seconds that a transfer may take before the run is given up")
+      ->check(CLI::Range(0.1, 86'400.0))
+      ->capture_default_str();
+  app.add_option("--ops", a.ops, "Steps whose ops are recorded")
+      ->check(CLI::IsMember({"none", "first", "all"}))
+      ->capture_default_str();
+  app.add_option("--address", a.settings.address, "This machine's address for the other ranks (--launcher env)")
+      ->capture_default_str();
+  app.add_option("--data", a.data, "Folder of presets, where it is not found by itself");
+  app.add_flag("--json", a.json, "Print the summary as JSON on stdout, steps on stderr");
+  app.add_option("--rank", a.rank)->group("");
+  app.add_option("--store", a.store)->group("");
+  try {
+    app.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? foretrain::kDone : foretrain::kWrongInput;
+  }
+  a.settings.out = out;
+  return foretrain::run(a);
+}

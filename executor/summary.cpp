@@ -1,0 +1,56 @@
+#include "executor/summary.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+std::vector<RunFollower::Step> RunFollower::poll() {
+  std::ifstream in(file_, std::ios::binary);
+  if (!in) return {};
+  in.seekg(read_);
+  const std::string fresh((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  read_ += static_cast<std::streamoff>(fresh.size());
+  pending_ += fresh;
+  peaks_.resize(static_cast<std::size_t>(world_), -1);
+  for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
+    const auto line = parse_json(std::string_view(pending_).substr(0, end), file_.string());
+    pending_.erase(0, end + 1);
+    if (!line || !line->contains("rank")) continue; // the header
+    const auto at = (*line)["step"].get<std::size_t>();
+    if (steps_.size() <= at) steps_.resize(at + 1);
+    Step& step = steps_[at];
+    step.loss += (*line)["loss"].get<double>();
+    step.seconds = std::max(step.seconds, (*line)["step_time_s"].get<double>());
+    ++step.ranks;
+    const auto rank = (*line)["rank"].get<std::size_t>();
+    if (line->contains("peak_allocated_bytes") && rank < peaks_.size())
+      peaks_[rank] = std::max(peaks_[rank], (*line)["peak_allocated_bytes"].get<std::int64_t>());
+  }
+  std::vector<Step> done;
+  while (reported_ < steps_.size() && steps_[reported_].ranks == world_) done.push_back(steps_[reported_++]);
+  return done;
+}
+
+Json RunFollower::summary() const {
+  Json json;
+  json["steps"] = reported_;
+  std::vector<double> times;
+  Json losses = Json::array();
+  for (std::size_t i = 0; i < reported_; ++i) {
+    losses.push_back(steps_[i].loss);
+    if (i > 0 || reported_ == 1) times.push_back(steps_[i].seconds);
+  }
+  if (!times.empty()) {
+    std::sort(times.begin(), times.end());
+    const std::size_t middle = times.size() / 2;
+    json["step_time_s"] = times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+  }
+  json["loss"] = std::move(losses);
+  Json memory = Json::array();
+  for (std::size_t rank = 0; rank < peaks_.size(); ++rank)
+    if (peaks_[rank] >= 0) memory.push_back(Json{{"rank", rank}, {"peak_allocated_bytes", peaks_[rank]}});
+  json["memory"] = std::move(memory);
+  return json;
+}
+
+} // namespace foretrain

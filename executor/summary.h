@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "core/base/json.h"
+
+namespace foretrain {
+
+/// Follows a run's file while ranks append to it, and adds up what they say.
+class RunFollower {
+public:
+  RunFollower(std::filesystem::path file, int world) : file_(std::move(file)), world_(world) {}
+
+  struct Step {
+    double loss = 0;    ///< of the global batch
+    double seconds = 0; ///< of the slowest rank
+    int ranks = 0;      ///< that have reported
+  };
+  /// Reads what is new; the steps that every rank has finished since the last call, in order.
+  [[nodiscard]] std::vector<Step> poll();
+  /// `steps`, `step_time_s` (median, the first step left out when there are others), `loss` per step, `memory` per
+  /// rank.
+  [[nodiscard]] Json summary() const;
+
+private:
+  std::filesystem::path file_;
+  int world_;
+  std::streamoff read_ = 0;
+  std::string pending_; ///< a line that is not complete yet
+  std::vector<Step> steps_;
+  std::size_t reported_ = 0;
+  std::vector<std::int64_t> peaks_; ///< per rank
+};
+
+} // namespace foretrain
