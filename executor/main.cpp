@@ -14,6 +14,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/program/check.h"
 #include "core/program/lower.h"
 #include "core/spec/io.h"
 #include "core/spec/presets.h"
@@ -163,7 +164,9 @@ int run(Arguments& a) {
   if (!semantics) return report(semantics.error());
   if (const auto code = refuse(check_runnable(*plan, *semantics), a.plan)) return *code;
   Runnable runnable{*plan, lower(*plan, *semantics)};
-  if (const auto code = refuse(check_runnable(runnable.program), a.plan)) return *code;
+  std::vector<std::string> reasons = check_runnable(runnable.program);
+  for (const Problem& problem : check(runnable.program)) reasons.push_back("its Program is wrong: " + problem.text);
+  if (const auto code = refuse(reasons, a.plan)) return *code;
 
   const bool starts_ranks = a.rank < 0 && a.launcher == "local";
   if (starts_ranks) {

@@ -9,11 +9,8 @@
 
 namespace foretrain {
 
-/// "ffn_up", "all_reduce tp": what an op does, without its place.
+/// "ffn_up", "all-reduce tp": what an op does, without its place.
 [[nodiscard]] std::string name_of(const Op& op);
-/// "forward", "input" …
-[[nodiscard]] std::string name_of(Pass pass);
-[[nodiscard]] std::string name_of(InstructionKind kind);
 
 /// Where an op stands in a step. Ops of a slot have a block position; transfers between stages and ops of the step's
 /// end have none (−1).

@@ -44,6 +44,7 @@ std::string kernel_text(const Kernel& k) {
 std::string transfer_text(const Op& op) {
   std::string text =
       fmt::format("{} over {} {} {} B", id_of(op.collective), id_of(op.group), id_of(op.dtype), op.bytes.value);
+  if (op.maximum) text += " maximum";
   if (op.rounds > 1) text += fmt::format(" {} rounds", op.rounds);
   if (op.deduplicated > 0) text += fmt::format(" deduplicated {}", op.deduplicated);
   return text;

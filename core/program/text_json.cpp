@@ -43,6 +43,7 @@ Json op_json(const Op& op) {
     json["collective"] = name(id_of(op.collective));
     json["group"] = name(id_of(op.group));
     json["dtype"] = name(id_of(op.dtype));
+    if (op.maximum) json["maximum"] = true;
     if (op.rounds > 1) json["rounds"] = op.rounds;
     if (op.deduplicated > 0) json["deduplicated"] = op.deduplicated;
   }

@@ -128,7 +128,7 @@ TEST(CheckRunnable, FindsOpsWithoutCodeInAProgram) {
   plan.layout.dp_shard = 2;
   const std::vector<std::string> reasons = check_runnable(lower(plan, semantics()));
   EXPECT_NE(std::find(reasons.begin(), reasons.end(), "the interpreter has no code for op 'router'"), reasons.end());
-  EXPECT_NE(std::find(reasons.begin(), reasons.end(), "the interpreter has no code for op 'all_to_all ep'"),
+  EXPECT_NE(std::find(reasons.begin(), reasons.end(), "the interpreter has no code for op 'all-to-all ep'"),
             reasons.end());
 }
 
