@@ -242,6 +242,14 @@ struct Evaluator::Worker::Data {
     return straggling_of(shared->study, compute_seconds);
   }
 
+  /// Worst of what the layout's durations rest on.
+  [[nodiscard]] Evidence evidence() const {
+    Evidence worst = Evidence::measured;
+    for (const StageState* state : states) worst = std::max(worst, state->evidence);
+    for (const ChunkProfile* chunk : chunks) worst = std::max(worst, chunk->evidence);
+    return worst;
+  }
+
   [[nodiscard]] double step_tail() const {
     double tail = 0;
     for (const StageState* state : states) tail = std::max(tail, state->step_seconds);
@@ -283,6 +291,7 @@ Evaluation Evaluator::Worker::evaluate(const Layout& layout) {
   const Data::Shape s = d.shape_of(layout);
   d.prepare(layout, s);
   Evaluation evaluation;
+  evaluation.evidence = d.evidence();
   evaluation.step_seconds = d.makespan(s) + d.step_tail() + d.straggling(d.busiest(s));
   for (std::size_t stage = 0; stage < d.states.size(); ++stage) {
     const std::int64_t bytes = d.device_bytes(layout, stage).value;
@@ -356,9 +365,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
   for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
   add(TimePart::other, d.straggling(busy));
-  prediction.evidence = d.cache.evidence();
-  for (const StageState* state : d.states) prediction.evidence = std::max(prediction.evidence, state->evidence);
-  for (const ChunkProfile* chunk : d.chunks) prediction.evidence = std::max(prediction.evidence, chunk->evidence);
+  prediction.evidence = d.evidence();
 
   Plan plan{study.model, study.cluster, study.job, layout};
   const Program program = lower(plan, study.semantics);

@@ -17,6 +17,7 @@ struct Evaluation {
   double step_seconds = 0;
   std::int64_t device_bytes = 0; ///< highest over the stages
   int worst_stage = 0;
+  Evidence evidence = Evidence::datasheet; ///< worst of the costs in it
 };
 
 /// Evaluates layouts of one study. Blocks, stages and schedule orders are built once and shared between layouts and

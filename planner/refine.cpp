@@ -29,27 +29,25 @@ double value_of(Objective objective, const Prediction& prediction) {
 
 /// Puts an op-level run into a prediction: its time and parts, and the memory of the same Program.
 Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program,
-                           const Simulation& run, Engine engine, Prediction base) {
+                           const Simulation& run, Engine engine, Evidence evidence) {
+  Prediction base;
   base.engine = engine;
-  base.verdict = Verdict::fits;
-  base.rejections.clear();
-  base.notes.clear();
+  base.evidence = evidence;
   base.time = run.time;
   double busiest = 0;
   for (const StageRun& stage : run.stages) busiest = std::max(busiest, stage.compute);
   const double waiting = evaluator.straggling(busiest);
   base.step_time = run.step_time + Seconds(waiting);
   base.time[static_cast<std::size_t>(TimePart::other)] += Seconds(waiting);
-  base.memory.clear();
   for (const Role& role : program.roles) base.memory.push_back(stage_memory(program, role));
   finish_prediction(base, plan, semantics, evaluator.capacity());
   return base;
 }
 
-Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics) {
+Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Evidence evidence) {
   const Program program = lower(plan, semantics);
   FORETRAIN_TRY(const Simulation run, replay(program, evaluator.cost(), semantics));
-  return from_simulation(evaluator, plan, semantics, program, run, Engine::replay, evaluator.predict(plan.layout));
+  return from_simulation(evaluator, plan, semantics, program, run, Engine::replay, evidence);
 }
 
 SimulationRequest request_of(const Plan& plan, const std::string& data, std::int64_t id) {
@@ -77,7 +75,7 @@ std::vector<Result<Prediction>> replay_range(const Study& study, const Semantics
         continue;
       }
       const Plan plan{study.model, study.cluster, study.job, result.kept[i].layout};
-      predictions[i - first] = replayed(evaluator, plan, semantics);
+      predictions[i - first] = replayed(evaluator, plan, semantics, result.kept[i].slots.evidence);
     }
   };
   std::vector<std::thread> threads;
@@ -107,7 +105,7 @@ Result<void> simulate_best(const Study& study, const Semantics& semantics, const
     }
     const Plan plan{study.model, study.cluster, study.job, result.ranked[i].layout};
     const Program program = lower(plan, semantics);
-    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *runs[i], Engine::simgrid, result.ranked[i].prediction);
+    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *runs[i], Engine::simgrid, result.ranked[i].prediction.evidence);
   }
   std::stable_sort(result.ranked.begin(), result.ranked.begin() + static_cast<std::ptrdiff_t>(count),
                    [&](const Candidate& a, const Candidate& b) { return value_of(study.objective, a.prediction) < value_of(study.objective, b.prediction); });
@@ -117,12 +115,13 @@ Result<void> simulate_best(const Study& study, const Semantics& semantics, const
 } // namespace
 
 Result<void> refine(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
+  // The number replayed grows while slot times are within the bound of the best, to twice what was asked for at most.
   const std::size_t wanted = options.refine ? static_cast<std::size_t>(std::max(options.refine_replay, options.top)) : 0;
   double best = 0;
   std::size_t at = 0;
   while (at < result.kept.size() && !stopped(options)) {
     const bool widen = options.refine && at > 0 && study.objective != Objective::memory_headroom &&
-                       result.kept[at].slots.step_seconds <= best * (1 + kSlotOpBound) && at < 8 * wanted;
+                       result.kept[at].slots.step_seconds <= best * (1 + kSlotOpBound) && at < 2 * wanted;
     if (at >= std::max<std::size_t>(wanted, static_cast<std::size_t>(options.top)) && !widen) break;
     const std::size_t until = std::min(result.kept.size(), at + static_cast<std::size_t>(std::max(8, options.jobs * 4)));
     if (!options.refine) {
@@ -165,16 +164,17 @@ Result<void> refine(const Study& study, const Semantics& semantics, const Evalua
 }
 
 Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Engine engine, const std::string& worker, const std::string& data) {
+  const Evidence evidence = evaluator.worker().evaluate(plan.layout).evidence;
   switch (engine) {
   case Engine::slots: return evaluator.predict(plan.layout);
-  case Engine::replay: return replayed(evaluator, plan, semantics);
+  case Engine::replay: return replayed(evaluator, plan, semantics, evidence);
   case Engine::simgrid: break;
   }
   WorkerPool pool({worker.empty() ? worker_beside_program() : std::filesystem::path(worker), 1});
   const std::vector<Result<Simulation>> runs = pool.run({request_of(plan, data, 0)});
   if (!runs[0]) return tl::unexpected<Error>(runs[0].error());
   const Program program = lower(plan, semantics);
-  return from_simulation(evaluator, plan, semantics, program, *runs[0], Engine::simgrid, evaluator.predict(plan.layout));
+  return from_simulation(evaluator, plan, semantics, program, *runs[0], Engine::simgrid, evidence);
 }
 
 } // namespace foretrain

@@ -88,10 +88,8 @@ const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView&
     entry->block = make_block(context, block);
     entry->elements = data::elements_of(entry->block);
     for (std::size_t p = 0; p < kSlotPasses.size(); ++p)
-      if (!entry->block.ops(kSlotPasses[p]).empty()) {
+      if (!entry->block.ops(kSlotPasses[p]).empty())
         entry->times[p] = block_time(entry->block, kSlotPasses[p], *view.mesh, study_.cost, study_.host);
-        evidence_ = std::max(evidence_, entry->times[p].evidence);
-      }
   }
   return *entry;
 }
@@ -187,7 +185,10 @@ ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int sta
 
   ChunkProfile profile;
   BlockTimes times;
-  for (const TimedBlock* timed : distinct) times.push_back(timed->times);
+  for (const TimedBlock* timed : distinct) {
+    times.push_back(timed->times);
+    for (const BlockTime& time : timed->times) profile.evidence = std::max(profile.evidence, time.evidence);
+  }
   role.chunks.assign(static_cast<std::size_t>(index) + 1, Chunk{});
   role.chunks.back() = std::move(chunk);
   fill_chunk_profile(program, role, role.chunks.back(), times, study_.cost, study_.host, profile);

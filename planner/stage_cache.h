@@ -67,7 +67,6 @@ public:
   [[nodiscard]] const ChunkProfile& chunk(int stage, int index);
   /// Bytes of an activation at a chunk boundary.
   [[nodiscard]] Bytes boundary();
-  [[nodiscard]] Evidence evidence() const { return evidence_; } ///< worst of the blocks timed so far
 
 private:
   using Key = std::vector<std::int32_t>;
@@ -107,7 +106,6 @@ private:
   Layout mesh_layout_;
   Mesh mesh_;
   bool has_mesh_ = false;
-  Evidence evidence_ = Evidence::measured;
 };
 
 } // namespace foretrain
