@@ -44,9 +44,36 @@ Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const S
   return base;
 }
 
+/// `plan` with as many micro-batches.
+Plan shortened(Plan plan, std::int64_t micro_batches) {
+  plan.job.global_batch = micro_batches * plan.layout.micro_batch * plan.layout.dp();
+  return plan;
+}
+
+/// `b` went on from `a` for `rounds` more of what lies between them.
+void continue_by(Simulation& b, const Simulation& a, double rounds) {
+  b.step_time += (b.step_time - a.step_time) * rounds;
+  for (std::size_t p = 0; p < b.time.size(); ++p) b.time[p] += (b.time[p] - a.time[p]) * rounds;
+  for (std::size_t s = 0; s < b.stages.size(); ++s) b.stages[s].compute += (b.stages[s].compute - a.stages[s].compute) * rounds;
+}
+
+/// Op replay of a step. A full pipeline repeats itself with every `pp` micro-batches (see Evaluator), so that two short
+/// replays one round apart give a long one.
+Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program) {
+  constexpr int kRounds = 3;
+  const std::int64_t p = plan.layout.pp;
+  const std::int64_t m = program.micro_batches;
+  if (m <= 3 * kRounds * p) return replay(program, evaluator.cost(), semantics);
+  const std::int64_t few = (kRounds - 1) * p + m % p;
+  FORETRAIN_TRY(const Simulation a, replay(lower(shortened(plan, few), semantics), evaluator.cost(), semantics));
+  FORETRAIN_TRY(Simulation b, replay(lower(shortened(plan, few + p), semantics), evaluator.cost(), semantics));
+  continue_by(b, a, static_cast<double>((m - few - p) / p));
+  return b;
+}
+
 Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Evidence evidence) {
   const Program program = lower(plan, semantics);
-  FORETRAIN_TRY(const Simulation run, replay(program, evaluator.cost(), semantics));
+  FORETRAIN_TRY(const Simulation run, replay_step(evaluator, plan, semantics, program));
   return from_simulation(evaluator, plan, semantics, program, run, Engine::replay, evidence);
 }
 
