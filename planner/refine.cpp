@@ -57,17 +57,29 @@ void continue_by(Simulation& b, const Simulation& a, double rounds) {
   for (std::size_t s = 0; s < b.stages.size(); ++s) b.stages[s].compute += (b.stages[s].compute - a.stages[s].compute) * rounds;
 }
 
-/// Op replay of a step. A full pipeline repeats itself with every `pp` micro-batches (see Evaluator), so that two short
-/// replays one round apart give a long one.
-Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program) {
+/// A full pipeline repeats itself with every `pp` micro-batches (see Evaluator): two short runs one round apart stand for
+/// a long one.
+struct ShortRuns {
+  std::int64_t few = 0;  ///< micro-batches of the shorter run; 0: the step is short enough to run whole
+  std::int64_t more = 0; ///< of the longer one
+  double rounds = 0;     ///< that the longer one goes on for
+};
+ShortRuns short_runs(const Plan& plan) {
   constexpr int kRounds = 3;
   const std::int64_t p = plan.layout.pp;
-  const std::int64_t m = program.micro_batches;
-  if (m <= 3 * kRounds * p) return replay(program, evaluator.cost(), semantics);
+  const std::int64_t m = micro_batches_of(plan.job, plan.layout);
+  if (m <= 3 * kRounds * p) return {};
   const std::int64_t few = (kRounds - 1) * p + m % p;
-  FORETRAIN_TRY(const Simulation a, replay(lower(shortened(plan, few), semantics), evaluator.cost(), semantics));
-  FORETRAIN_TRY(Simulation b, replay(lower(shortened(plan, few + p), semantics), evaluator.cost(), semantics));
-  continue_by(b, a, static_cast<double>((m - few - p) / p));
+  return {few, few + p, static_cast<double>((m - few - p) / p)};
+}
+
+/// Op replay of a step.
+Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program) {
+  const ShortRuns runs = short_runs(plan);
+  if (runs.few == 0) return replay(program, evaluator.cost(), semantics);
+  FORETRAIN_TRY(const Simulation a, replay(lower(shortened(plan, runs.few), semantics), evaluator.cost(), semantics));
+  FORETRAIN_TRY(Simulation b, replay(lower(shortened(plan, runs.more), semantics), evaluator.cost(), semantics));
+  continue_by(b, a, runs.rounds);
   return b;
 }
 
@@ -115,24 +127,35 @@ std::vector<Result<Prediction>> replay_range(const Study& study, const Semantics
 Result<void> simulate_best(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
   const std::size_t count = std::min(result.ranked.size(), static_cast<std::size_t>(std::max(0, options.refine_simgrid)));
   if (count == 0 || stopped(options)) return {};
-  std::vector<SimulationRequest> requests;
-  for (std::size_t i = 0; i < count; ++i)
-    requests.push_back(request_of(Plan{study.model, study.cluster, study.job, result.ranked[i].layout}, options.data, static_cast<std::int64_t>(i)));
+  const auto plan_of = [&](std::size_t i) { return Plan{study.model, study.cluster, study.job, result.ranked[i].layout}; };
+  std::vector<SimulationRequest> requests; // one or two for each candidate
+  for (std::size_t i = 0; i < count; ++i) {
+    const Plan plan = plan_of(i);
+    const ShortRuns runs = short_runs(plan);
+    if (runs.few > 0) requests.push_back(request_of(shortened(plan, runs.few), options.data, static_cast<std::int64_t>(requests.size())));
+    requests.push_back(request_of(runs.few > 0 ? shortened(plan, runs.more) : plan, options.data, static_cast<std::int64_t>(requests.size())));
+  }
   WorkerPool pool({options.worker.empty() ? worker_beside_program() : std::filesystem::path(options.worker), std::max(1, options.jobs)});
   std::int64_t done = 0;
   const auto report = [&](std::size_t) {
-    if (options.progress) options.progress({"simgrid", ++done, static_cast<std::int64_t>(count), result.fits});
+    if (options.progress) options.progress({"simgrid", ++done, static_cast<std::int64_t>(requests.size()), result.fits});
   };
-  const std::vector<Result<Simulation>> runs = pool.run(requests, options.stop, report);
+  std::vector<Result<Simulation>> replies = pool.run(requests, options.stop, report);
+  std::size_t next = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    if (!runs[i]) {
+    const Plan plan = plan_of(i);
+    const ShortRuns runs = short_runs(plan);
+    const Result<Simulation>* shorter = runs.few > 0 ? &replies[next++] : nullptr;
+    Result<Simulation>& run = replies[next++];
+    const Error* error = !run ? &run.error() : shorter && !*shorter ? &shorter->error() : nullptr;
+    if (error) {
       // A worker that dies costs one candidate its simulation; the replay stands, and the plan says so.
-      if (runs[i].error().kind != Error::Kind::cancelled) result.ranked[i].prediction.notes.push_back("not simulated on the network: " + to_string(runs[i].error()));
+      if (error->kind != Error::Kind::cancelled) result.ranked[i].prediction.notes.push_back("not simulated on the network: " + to_string(*error));
       continue;
     }
-    const Plan plan{study.model, study.cluster, study.job, result.ranked[i].layout};
+    if (shorter) continue_by(*run, **shorter, runs.rounds);
     const Program program = lower(plan, semantics);
-    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *runs[i], Engine::simgrid, result.ranked[i].prediction.evidence);
+    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *run, Engine::simgrid, result.ranked[i].prediction.evidence);
   }
   std::stable_sort(result.ranked.begin(), result.ranked.begin() + static_cast<std::ptrdiff_t>(count),
                    [&](const Candidate& a, const Candidate& b) { return value_of(study.objective, a.prediction) < value_of(study.objective, b.prediction); });
