@@ -31,6 +31,7 @@ namespace {
 constexpr int kDone = 0;
 constexpr int kWrongInput = 1;
 constexpr int kRefused = 2;
+constexpr int kInternal = 3;
 constexpr int kCancelled = 130;
 constexpr int kMostLocalRanks = 64;
 
@@ -170,7 +171,7 @@ int run(Arguments& a) {
 
   const bool starts_ranks = a.rank < 0 && a.launcher == "local";
   if (starts_ranks) {
-    if (auto written = write_text_file(a.settings.out, ""); !written) return report(written.error());
+    if (auto written = start_file(a.settings.out); !written) return report(written.error());
     return run_local(a, runnable);
   }
   int rank = a.rank;
@@ -229,5 +230,10 @@ int main(int count, char** words) {
     return app.exit(error) == 0 ? foretrain::kDone : foretrain::kWrongInput;
   }
   a.settings.out = out;
-  return foretrain::run(a);
+  try {
+    return foretrain::run(a);
+  } catch (const std::exception& error) { // of a library: none of ours throws
+    std::cerr << "foretrain-run: internal error: " << error.what() << "\n";
+    return foretrain::kInternal;
+  }
 }

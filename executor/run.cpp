@@ -70,7 +70,7 @@ Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rend
   install_counting_allocator();
   FORETRAIN_TRY(const StorePointer store,
                 open_store(rendezvous, rank, runnable.program.mesh.world(), settings.timeout));
-  if (rank == 0) { // before any other rank can write a record: none connects without this one
+  if (rank == 0) { // before any other rank can have a record: none connects without this one
     if (auto written = append_line(settings.out, header_of(runnable, settings)); !written) return written;
   }
   FORETRAIN_TRY(const std::unique_ptr<Communicator> communicator,

@@ -43,6 +43,9 @@ struct Runnable {
 [[nodiscard]] Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rendezvous,
                                     const RunSettings& settings);
 
+/// Makes an empty file, or empties the one that is there. Error: not a file (a device, a folder), not writable.
+[[nodiscard]] Result<void> start_file(const std::filesystem::path& path);
+
 /// Appends one document as a line, in one write: several processes may do so at once.
 [[nodiscard]] Result<void> append_line(const std::filesystem::path& path, const Json& document);
 

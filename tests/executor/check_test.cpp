@@ -59,11 +59,7 @@ struct Refusal {
 
 TEST(CheckRunnable, NamesWhatItCannotRun) {
   const std::vector<Refusal> refusals = {
-      {"moe",
-       [](Plan& p) {
-         p.model.moe = experts();
-       },
-       "mixture-of-experts"},
+      {"moe", [](Plan& p) { p.model.moe = experts(); }, "mixture-of-experts"},
       {"mla", [](Plan& p) { p.model.latent = LatentAttention{8, 8, 4, 4, 4, 0, 0}; }, "latent attention"},
       {"mtp", [](Plan& p) { p.model.mtp_layers = 1; }, "multi-token-prediction"},
       {"qk norm", [](Plan& p) { p.model.qk_norm = QkNorm::per_head; }, "norms of queries"},

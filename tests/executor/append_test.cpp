@@ -1,0 +1,39 @@
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "executor/run.h"
+#include "executor/summary.h"
+
+namespace foretrain {
+namespace {
+
+TEST(AppendLine, SaysThatADiskIsFull) {
+  const auto written = append_line("/dev/full", Json{{"step", 0}});
+  ASSERT_FALSE(written);
+  EXPECT_NE(to_string(written.error()).find("No space left"), std::string::npos) << to_string(written.error());
+}
+
+TEST(RunFollower, AddsUpRanksAndWaitsForTheSlowest) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "follower.json";
+  ASSERT_TRUE(start_file(file));
+  RunFollower follower(file, 2);
+  ASSERT_TRUE(append_line(file, Json{{"format", "foretrain-run 1"}}));
+  ASSERT_TRUE(append_line(file, Json{{"rank", 1}, {"step", 0}, {"loss", 0.5}, {"step_time_s", 2.0}}));
+  EXPECT_TRUE(follower.poll().empty()) << "rank 0 has not reported";
+  ASSERT_TRUE(append_line(
+      file, Json{{"rank", 0}, {"step", 0}, {"loss", 0.25}, {"step_time_s", 1.0}, {"peak_allocated_bytes", 7}}));
+  const auto steps = follower.poll();
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].loss, 0.75);
+  EXPECT_EQ(steps[0].seconds, 2.0);
+  EXPECT_TRUE(follower.poll().empty()) << "told once";
+  const Json summary = follower.summary();
+  EXPECT_EQ(summary["steps"], 1);
+  EXPECT_EQ(summary["memory"].size(), 1U);
+  EXPECT_EQ(summary["memory"][0]["peak_allocated_bytes"], 7);
+  std::filesystem::remove(file);
+}
+
+} // namespace
+} // namespace foretrain
