@@ -63,10 +63,10 @@ struct StoredCandidate {
   bool operator==(const StoredCandidate&) const = default;
 };
 
-struct NearMiss {
+struct StoredNearMiss {
   Layout layout;
   Rejection rejection;
-  bool operator==(const NearMiss&) const = default;
+  bool operator==(const StoredNearMiss&) const = default;
 };
 
 /// How many layouts a search met.
@@ -154,7 +154,7 @@ public:
   [[nodiscard]] Result<std::vector<CandidateId>> add_candidates(StudyId study, std::span<const NewCandidate> batch);
   /// The Pareto front, in place of the one before.
   [[nodiscard]] Result<void> set_pareto(StudyId study, std::span<const CandidateId> front);
-  [[nodiscard]] Result<void> add_near_misses(StudyId study, std::span<const NearMiss> misses);
+  [[nodiscard]] Result<void> add_near_misses(StudyId study, std::span<const StoredNearMiss> misses);
   /// Rejected layouts per rule, in place of the counts before.
   [[nodiscard]] Result<void> set_rejection_counts(StudyId study, const std::map<std::string, std::int64_t>& counts);
   [[nodiscard]] Result<void> finish_study(StudyId study, const StudyCounts& counts, Seconds elapsed, bool complete);
@@ -171,7 +171,7 @@ public:
   [[nodiscard]] Result<StoredCandidate> candidate(CandidateId candidate) const;
   /// Most detailed first.
   [[nodiscard]] Result<std::vector<StoredPrediction>> predictions(CandidateId candidate) const;
-  [[nodiscard]] Result<std::vector<NearMiss>> near_misses(StudyId study) const;
+  [[nodiscard]] Result<std::vector<StoredNearMiss>> near_misses(StudyId study) const;
   [[nodiscard]] Result<std::map<std::string, std::int64_t>> rejection_counts(StudyId study) const;
 
   // Runs. Measurements are never overwritten: a second figure is a second row, a second time of an op an error.

@@ -159,17 +159,17 @@ Result<std::vector<StoredPrediction>> Store::predictions(CandidateId id) const {
   });
 }
 
-Result<std::vector<NearMiss>> Store::near_misses(StudyId id) const {
-  return guarded(connection_->path, [&]() -> Result<std::vector<NearMiss>> {
+Result<std::vector<StoredNearMiss>> Store::near_misses(StudyId id) const {
+  return guarded(connection_->path, [&]() -> Result<std::vector<StoredNearMiss>> {
     SQLite::Statement select(connection_->database,
                              "SELECT layout, rejection FROM near_miss WHERE study = ? ORDER BY id");
     select.bind(1, id.value);
     const std::string where = row_name(connection_->path, "study", id.value) + ", near miss";
-    std::vector<NearMiss> result;
+    std::vector<StoredNearMiss> result;
     while (select.executeStep()) {
       FORETRAIN_TRY(const Json layout, parse_json(select.getColumn(0).getString(), where));
       FORETRAIN_TRY(const Json rejection, parse_json(select.getColumn(1).getString(), where));
-      NearMiss miss;
+      StoredNearMiss miss;
       FORETRAIN_TRY(miss.layout, layout_from(layout, where));
       FORETRAIN_TRY(miss.rejection, rejection_from(rejection, where));
       result.push_back(std::move(miss));

@@ -100,10 +100,10 @@ Result<void> Store::set_pareto(StudyId study, std::span<const CandidateId> front
   });
 }
 
-Result<void> Store::add_near_misses(StudyId study, std::span<const NearMiss> misses) {
+Result<void> Store::add_near_misses(StudyId study, std::span<const StoredNearMiss> misses) {
   return in_transaction(*connection_, [&]() -> Result<void> {
     SQLite::Statement insert(connection_->database, "INSERT INTO near_miss(study, layout, rejection) VALUES(?, ?, ?)");
-    for (const NearMiss& miss : misses) {
+    for (const StoredNearMiss& miss : misses) {
       insert.reset();
       insert.bind(1, study.value);
       insert.bind(2, to_json(miss.layout).dump());

@@ -144,7 +144,7 @@ TEST_F(StoreTest, MarksTheParetoFront) {
 
 TEST_F(StoreTest, KeepsRejectionsAndNearMisses) {
   const StudyId study = new_study();
-  const std::vector<NearMiss> misses = {
+  const std::vector<StoredNearMiss> misses = {
       {sample_layout(3), {"tp-divides-heads", "tp 3 does not divide 4 heads", 3, 4, {"tp 2", "tp 4"}}}};
   ASSERT_TRUE(store_.add_near_misses(study, misses));
   ASSERT_TRUE(store_.set_rejection_counts(study, {{"old", 1}}));
