@@ -1,0 +1,230 @@
+#include "planner/cli/app.h"
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "core/base/text.h"
+#include "planner/cli/commands/commands.h"
+#include "planner/cli/completion.h"
+#include "planner/cli/help.h"
+#include "planner/cli/interrupt.h"
+#include "simulator/pool.h"
+
+namespace foretrain::cli {
+namespace {
+
+using Action = std::function<int(const Context&)>;
+
+struct Arguments {
+  std::string data;
+  std::string color = "auto";
+  PlanOptions plan;
+  PredictOptions predict;
+  ExplainOptions explain;
+  ProgramOptions program;
+  ValidateOptions validate;
+  PresetsOptions presets;
+  std::string schema;
+  DbOptions db;
+  std::string shell;
+  Action action;
+};
+
+CLI::App* add_command(CLI::App& app, Arguments& arguments, const char* name, Action action) {
+  const CommandHelp& help = help_of(name);
+  CLI::App* command = app.add_subcommand(name, help.summary);
+  command->footer(help.footer);
+  command->callback([&arguments, action = std::move(action)] { arguments.action = action; });
+  return command;
+}
+
+constexpr const char* kEngineHelp = "slots (slot by slot, microseconds), replay (op by op), simgrid (on the network)";
+
+void add_plan(CLI::App& app, Arguments& arguments) {
+  PlanOptions& o = arguments.plan;
+  CLI::App* command = add_command(app, arguments, "plan", [&o](const Context& c) { return run_plan(c, o); });
+  command->add_option("study", o.study, "study file (JSON); without it the flags below say what to plan");
+  command->add_option("--model", o.model, "preset, model file or Hugging Face config.json");
+  command->add_option("--cluster", o.cluster, "preset or cluster file");
+  command->add_option("--gpus", o.gpus, "devices; without it all of the cluster");
+  command->add_option("--seq-len", o.sequence_length, "tokens of a sequence");
+  command->add_option("--global-batch", o.global_batch, "sequences of an optimizer step");
+  command->add_option("--semantics", o.semantics,
+                      "framework whose memory, overlap and rules hold (foretrain presets semantics)");
+  command->add_option("--precision", o.precision, "bf16, fp16, fp8-delayed, …");
+  command->add_option("--objective", o.objective, "step-time, throughput, memory-headroom, cost");
+  command->add_option("--where", o.where, "condition over fields, such as 'tp == 8 and memory_gib < 70'");
+  command->add_option("--top", o.top, "layouts in the table")->capture_default_str();
+  command->add_option("--engine", o.engine, std::string(kEngineHelp) + "; for the best of the search");
+  command->add_option("--keep", o.keep, "layouts that the database keeps")->capture_default_str();
+  command->add_option("--jobs", o.jobs, "threads; 0: one per core")->capture_default_str();
+  command->add_option("--db", o.database, "database file to keep the study in");
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+  command->add_flag("--csv", o.csv, "the ranked layouts with all fields");
+}
+
+void add_predict(CLI::App& app, Arguments& arguments) {
+  PredictOptions& o = arguments.predict;
+  CLI::App* command = add_command(app, arguments, "predict", [&o](const Context& c) { return run_predict(c, o); });
+  command->add_option("plan", o.plan, "plan file (JSON)")->required();
+  command->add_option("--engine", o.engine, kEngineHelp)->capture_default_str();
+  command->add_option("--trace", o.trace, "file for the timeline, as a Chrome trace");
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_explain(CLI::App& app, Arguments& arguments) {
+  ExplainOptions& o = arguments.explain;
+  CLI::App* command = add_command(app, arguments, "explain", [&o](const Context& c) { return run_explain(c, o); });
+  command->add_option("plan", o.plan, "plan file (JSON)")->required();
+  command->add_option("--against", o.against, "another plan file; without it the best of a search");
+  command->add_option("--engine", o.engine, kEngineHelp)->capture_default_str();
+  command->add_option("--jobs", o.jobs, "threads of the search; 0: one per core")->capture_default_str();
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_program(CLI::App& app, Arguments& arguments) {
+  ProgramOptions& o = arguments.program;
+  CLI::App* command = add_command(app, arguments, "program", [&o](const Context& c) { return run_program(c, o); });
+  command->add_option("plan", o.plan, "plan file (JSON)")->required();
+  command->add_option("--role", o.role, "one pipeline stage alone");
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_validate(CLI::App& app, Arguments& arguments) {
+  ValidateOptions& o = arguments.validate;
+  CLI::App* command = add_command(app, arguments, "validate", [&o](const Context& c) { return run_validate(c, o); });
+  command->add_option("rows", o.files, "CSV files of published runs")->required();
+  command->add_option("--engine", o.engine, kEngineHelp)->capture_default_str();
+  command->add_option("--jobs", o.jobs, "threads; 0: one per core")->capture_default_str();
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_looking_up(CLI::App& app, Arguments& arguments) {
+  PresetsOptions& presets = arguments.presets;
+  CLI::App* command =
+      add_command(app, arguments, "presets", [&presets](const Context& c) { return run_presets(c, presets); });
+  command->add_option("kind", presets.kind, "models, devices, clusters or semantics")->required();
+  command->add_option("name", presets.name, "one of them, as a JSON document");
+  command->add_flag("--json", presets.json, "one JSON document on stdout");
+  std::string& schema = arguments.schema;
+  command = add_command(app, arguments, "schema", [&schema](const Context&) { return run_schema(schema); });
+  command->add_option("name", schema, "plan, study, model, cluster, …; without it the list");
+  std::string& shell = arguments.shell;
+  CLI::App* completion = add_command(app, arguments, "completion", [&app, &shell](const Context&) {
+    const auto script = completion_script(app, shell);
+    return script ? print_and(*script, kDone) : complain(script.error());
+  });
+  completion->add_option("shell", shell, "bash or zsh")->required();
+}
+
+void add_db(CLI::App& app, Arguments& arguments) {
+  DbOptions& o = arguments.db;
+  CLI::App* db = add_command(app, arguments, "db", {});
+  db->callback({});
+  db->require_subcommand(1);
+  const auto add = [&](const char* name, const char* summary, bool of_study, bool ranked) {
+    CLI::App* command = db->add_subcommand(name, summary);
+    command->add_option("file", o.file, "database file")->required();
+    if (of_study) command->add_option("study", o.study, "its number; without it the newest");
+    if (ranked) command->add_option("--top", o.top, "layouts in the table")->capture_default_str();
+    if (ranked) command->add_option("--objective", o.objective, "another objective than the study's");
+    command->add_flag("--json", o.json, "one JSON document on stdout");
+    command->callback([&arguments, &o, name] {
+      o.action = name;
+      arguments.action = [&o](const Context& c) { return run_db(c, o); };
+    });
+  };
+  add("list", "the studies", false, false);
+  add("show", "one study: what was asked, how many layouts, what rejected them", true, false);
+  add("best", "the best layouts of a study", true, true);
+  add("pareto", "its front of step time and memory", true, false);
+  add("misses", "layouts that nearly run, and what is wrong with them", true, false);
+  add("runs", "executed plans", false, false);
+}
+
+/// The nearest command or flag for what was not understood.
+std::string hint_about(const CLI::App& app, int argc, const char* const* argv) {
+  std::vector<std::string> words;
+  const CLI::App* at = &app;
+  for (int i = 1; i < argc; ++i)
+    for (const CLI::App* command : at->get_subcommands({}))
+      if (command->get_name() == argv[i]) {
+        at = command;
+        break;
+      }
+  for (const CLI::App* command : at->get_subcommands({})) words.push_back(command->get_name());
+  for (const CLI::Option* option : at->get_options())
+    if (!option->get_lnames().empty()) words.push_back("--" + option->get_lnames().front());
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool known = std::find(words.begin(), words.end(), word.substr(0, word.find('='))) != words.end();
+    const bool candidate = word.starts_with("--") || (at == &app && i == 1);
+    if (!candidate || known || word.size() > 64) continue;
+    if (const auto close = nearest(word, words)) return fmt::format("did you mean '{}'?", *close);
+  }
+  return at == &app ? "foretrain --help lists the commands" : fmt::format("foretrain {} --help", at->get_name());
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
+  return complain({Error::Kind::input, error.what(), "", hint_about(app, argc, argv)});
+}
+
+int execute(const Arguments& arguments) {
+  Context context;
+  const std::filesystem::path program = program_path();
+  auto data = find_data(arguments.data, program);
+  if (!data) return complain(data.error());
+  context.data = std::move(*data);
+  std::error_code ignored;
+  const std::filesystem::path worker = worker_beside_program();
+  if (std::filesystem::exists(worker, ignored)) context.worker = worker;
+  context.width = terminal_width();
+  if (arguments.color != "auto" && arguments.color != "always" && arguments.color != "never")
+    return complain(
+        {Error::Kind::input, fmt::format("'{}' is not a choice", arguments.color), "--color", "auto, always or never"});
+  context.color = arguments.color == "always" || (arguments.color == "auto" && ::isatty(STDOUT_FILENO) != 0);
+  context.progress = ::isatty(STDERR_FILENO) != 0;
+  context.stop = watch_for_interrupt();
+  return arguments.action(context);
+}
+
+} // namespace
+
+int run(int argc, const char* const* argv) {
+  CLI::App app("Which parallel layouts of a training job run, what they cost in memory, and how fast they are.",
+               "foretrain");
+  Arguments arguments;
+  app.footer(help_of("").footer);
+  app.set_version_flag("--version", std::string("foretrain ") + std::string(version()));
+  app.add_option("--data", arguments.data, "folder of presets");
+  app.add_option("--color", arguments.color, "auto, always or never")->capture_default_str();
+  app.require_subcommand(1);
+  app.fallthrough();
+  add_plan(app, arguments);
+  add_predict(app, arguments);
+  add_explain(app, arguments);
+  add_program(app, arguments);
+  add_validate(app, arguments);
+  add_looking_up(app, arguments);
+  add_db(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* asked = &app;
+    while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
+    return print_and(asked->help(), kDone);
+  } catch (const CLI::CallForVersion& version_text) {
+    return print_and(std::string(version_text.what()) + "\n", kDone);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error, argc, argv);
+  }
+  return execute(arguments);
+}
+
+} // namespace foretrain::cli

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planner/cli/context.h"
+
+/// One function per command: options in, exit code out. Everything they print for people they also give as JSON.
+namespace foretrain::cli {
+
+struct PlanOptions {
+  std::string study; ///< a file; empty: the study comes from the flags
+  std::string model;
+  std::string cluster;
+  std::optional<int> gpus;
+  std::optional<int> sequence_length;
+  std::optional<std::int64_t> global_batch;
+  std::string semantics;
+  std::string precision;
+  std::string objective;
+  std::string where;
+  int top = 20;
+  std::string engine;
+  std::int64_t keep = 100'000;
+  int jobs = 0; ///< 0: one per core
+  std::string database;
+  bool json = false;
+  bool csv = false;
+};
+[[nodiscard]] int run_plan(const Context& context, const PlanOptions& options);
+
+struct PredictOptions {
+  std::string plan;
+  std::string engine = "replay";
+  bool json = false;
+  std::string trace; ///< file to write
+};
+[[nodiscard]] int run_predict(const Context& context, const PredictOptions& options);
+
+struct ExplainOptions {
+  std::string plan;
+  std::string against; ///< a plan; empty: the best of a search
+  std::string engine = "replay";
+  int jobs = 0;
+  bool json = false;
+};
+[[nodiscard]] int run_explain(const Context& context, const ExplainOptions& options);
+
+struct ProgramOptions {
+  std::string plan;
+  std::optional<int> role;
+  bool json = false;
+};
+[[nodiscard]] int run_program(const Context& context, const ProgramOptions& options);
+
+struct ValidateOptions {
+  std::vector<std::string> files;
+  std::string engine = "slots";
+  int jobs = 0;
+  bool json = false;
+};
+[[nodiscard]] int run_validate(const Context& context, const ValidateOptions& options);
+
+struct PresetsOptions {
+  std::string kind;
+  std::string name;
+  bool json = false;
+};
+[[nodiscard]] int run_presets(const Context& context, const PresetsOptions& options);
+
+/// The JSON Schema of a kind of file; without a name, their list.
+[[nodiscard]] int run_schema(const std::string& name);
+
+struct DbOptions {
+  std::string action; ///< list, show, best, pareto, misses, runs
+  std::string file;
+  std::optional<std::int64_t> study; ///< absent: the newest
+  std::string objective;
+  int top = 20;
+  bool json = false;
+};
+[[nodiscard]] int run_db(const Context& context, const DbOptions& options);
+
+} // namespace foretrain::cli

@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include "core/spec/io.h"
+#include "planner/cli/commands/commands.h"
+#include "planner/cli/describe_prediction.h"
+#include "planner/cli/inputs.h"
+#include "planner/cli/timeline.h"
+#include "planner/explain.h"
+#include "planner/search.h"
+
+namespace foretrain::cli {
+namespace {
+
+std::string prediction_text(const Plan& plan, const Prediction& prediction, int width) {
+  std::string text = job_line(plan.model, plan.cluster, plan.job) + "\n" + describe(plan.layout) + "\n\n";
+  text += summary_lines(prediction);
+  if (!prediction.memory.empty()) text += "\nMemory per stage, GiB\n" + memory_table(prediction, width);
+  if (prediction.step_time.value > 0) text += "\nStep time\n" + time_table(prediction);
+  return text;
+}
+
+} // namespace
+
+int run_predict(const Context& context, const PredictOptions& options) {
+  const auto engine = engine_of(context, options.engine);
+  if (!engine) return complain(engine.error());
+  const auto loaded = load_plan(context, options.plan);
+  if (!loaded) return complain(loaded.error());
+  const auto prediction =
+      predict(loaded->plan, loaded->semantics, loaded->calibration, *engine, context.worker.string());
+  if (!prediction) return complain(prediction.error());
+  const int code = prediction->verdict == Verdict::fits ? kDone : kNothingFits;
+  if (!options.trace.empty() && prediction->verdict != Verdict::illegal) {
+    if (const auto written = write_trace(context, *loaded, *engine, options.trace); !written)
+      return complain(written.error());
+    if (!options.json) remark(fmt::format("timeline in {}: open it in Perfetto or chrome://tracing", options.trace));
+  }
+  if (options.json) return print_and(to_json(*prediction).dump(2) + "\n", code);
+  return print_and(prediction_text(loaded->plan, *prediction, context.width), code);
+}
+
+} // namespace foretrain::cli

@@ -1,0 +1,72 @@
+#include "planner/cli/help.h"
+
+#include <vector>
+
+#include "core/base/check.h"
+
+namespace foretrain::cli {
+namespace {
+
+const std::vector<CommandHelp>& all() {
+  static const std::vector<CommandHelp> list = {
+      {"", "",
+       "Start here:\n"
+       "  foretrain plan --model llama3-70b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 256\n"
+       "Exit codes: 0 done, 1 the input is wrong, 2 nothing fits, 3 internal error, 130 interrupted (results are "
+       "kept)."},
+      {"plan", "rank every legal layout of a job",
+       "Examples:\n"
+       "  foretrain plan --model llama3-70b --cluster dgx-h100 --gpus 64 --seq-len 8192 --global-batch 256\n"
+       "  foretrain plan --model ./config.json --cluster dgx-a100-80gb --gpus 16 --seq-len 4096 --global-batch 128 \\\n"
+       "      --where 'pp <= 2 and memory_gib < 70 GiB' --objective memory-headroom\n"
+       "  foretrain plan study.json --db studies.db --json > report.json\n"
+       "A ranked plan saved to a file is what predict, explain and program take:\n"
+       "  foretrain plan study.json --json | jq '.ranked[0].plan' > plan.json\n"
+       "Ctrl-C ends the search early: what was found is printed and kept."},
+      {"predict", "memory and step time of one plan",
+       "Examples:\n"
+       "  foretrain predict plan.json\n"
+       "  foretrain predict plan.json --engine simgrid --trace timeline.json   (open it in Perfetto)\n"
+       "Exit code 0 when it fits, 2 when it does not or cannot run."},
+      {"explain", "why a plan is slower or faster than another",
+       "Examples:\n"
+       "  foretrain explain plan.json                       (against the best of a search)\n"
+       "  foretrain explain plan.json --against other.json"},
+      {"program", "what every rank does in a step, op by op",
+       "Example:\n"
+       "  foretrain program plan.json --role 0 | less\n"
+       "The last lines say whether transfers pair, collectives agree in order, buffers are freed and nothing "
+       "deadlocks."},
+      {"validate", "predictions against published runs",
+       "Examples:\n"
+       "  foretrain validate data/measured/*.csv\n"
+       "  foretrain validate rows.csv --json | jq .summary.overall\n"
+       "Rows that do not say enough are skipped, with the reason."},
+      {"presets", "the models, devices, clusters and semantics that have names",
+       "Examples:\n"
+       "  foretrain presets models\n"
+       "  foretrain presets clusters dgx-h100 > my-cluster.json   (then edit it)"},
+      {"schema", "the JSON Schema of a file",
+       "Example:\n"
+       "  foretrain schema plan > plan.schema.json"},
+      {"db", "studies that were kept with --db",
+       "Examples:\n"
+       "  foretrain db list studies.db\n"
+       "  foretrain db best studies.db 3 --objective memory-headroom"},
+      {"completion", "completion of commands and options for a shell",
+       "Examples:\n"
+       "  source <(foretrain completion bash)\n"
+       "  foretrain completion zsh > ~/.zfunc/_foretrain"},
+  };
+  return list;
+}
+
+} // namespace
+
+const CommandHelp& help_of(std::string_view command) {
+  for (const CommandHelp& help : all())
+    if (help.name == command) return help;
+  FORETRAIN_CHECK(false, "every command has a help text");
+}
+
+} // namespace foretrain::cli

@@ -1,0 +1,81 @@
+#include "planner/cli/inputs.h"
+
+#include <fmt/format.h>
+
+#include "core/spec/io.h"
+#include "planner/filter/filter.h"
+
+namespace foretrain::cli {
+namespace {
+
+Result<Study> study_from_flags(const Context& context, const PlanOptions& options) {
+  const auto missing = [](const char* flag, const char* example) {
+    return fail(flag, "is needed", fmt::format("for example {} {}, or give a study file", flag, example));
+  };
+  if (options.model.empty()) return missing("--model", "llama3-70b");
+  if (options.cluster.empty()) return missing("--cluster", "dgx-h100");
+  if (!options.sequence_length) return missing("--seq-len", "8192");
+  if (!options.global_batch) return missing("--global-batch", "256");
+  if (options.gpus && *options.gpus < 1)
+    return fail("--gpus", fmt::format("{} is not a number of devices", *options.gpus), "at least 1");
+  Study study;
+  FORETRAIN_TRY(study.model, load_model(context.data, options.model));
+  FORETRAIN_TRY(study.cluster, load_cluster(context.data, options.cluster, options.gpus.value_or(0)));
+  study.job.sequence_length = *options.sequence_length;
+  study.job.global_batch = *options.global_batch;
+  return study;
+}
+
+Result<Study> study_from_file(const Context& context, const PlanOptions& options) {
+  const auto given_twice = [](const char* flag) {
+    return fail(flag, "stands beside a study file, which has this itself", "leave one of them out");
+  };
+  if (!options.model.empty()) return given_twice("--model");
+  if (!options.cluster.empty()) return given_twice("--cluster");
+  if (options.gpus) return given_twice("--gpus");
+  if (options.sequence_length) return given_twice("--seq-len");
+  if (options.global_batch) return given_twice("--global-batch");
+  FORETRAIN_TRY(const Json json, read_json_file(options.study));
+  return study_from(json, options.study, context.data);
+}
+
+} // namespace
+
+Result<Study> study_of(const Context& context, const PlanOptions& options) {
+  FORETRAIN_TRY(Study study,
+                options.study.empty() ? study_from_flags(context, options) : study_from_file(context, options));
+  if (!options.precision.empty()) {
+    FORETRAIN_TRY(study.job.precision, precision_from(options.precision, "--precision"));
+  }
+  if (!options.semantics.empty()) study.job.semantics = options.semantics;
+  if (!options.objective.empty()) {
+    FORETRAIN_TRY(study.objective, objective_from(options.objective, "--objective"));
+  }
+  if (!options.where.empty()) study.where = options.where;
+  const std::string where = options.where.empty() ? options.study + ":/where" : "--where";
+  FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, where));
+  (void)filter;
+  if (options.study.empty()) { // flags meet the same checks as files
+    FORETRAIN_TRY(study.job, job_from(to_json(study.job), "flags"));
+  }
+  return study;
+}
+
+Result<LoadedPlan> load_plan(const Context& context, const std::string& file) {
+  FORETRAIN_TRY(const Json json, read_json_file(file));
+  LoadedPlan loaded;
+  FORETRAIN_TRY(loaded.plan, plan_from(json, file, context.data));
+  FORETRAIN_TRY(loaded.semantics, context.data.semantics(loaded.plan.job.semantics));
+  FORETRAIN_TRY(loaded.calibration, load_calibration(context.data.root, loaded.plan.cluster.device));
+  return loaded;
+}
+
+Result<Engine> engine_of(const Context& context, const std::string& id) {
+  FORETRAIN_TRY(const Engine engine, engine_from(id, "--engine"));
+  if (engine == Engine::simgrid && context.worker.empty())
+    return fail_environment("--engine", "the program foretrain-sim-worker is not beside foretrain",
+                            "build it, or take --engine replay");
+  return engine;
+}
+
+} // namespace foretrain::cli

@@ -1,0 +1,134 @@
+#include "planner/cli/table.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace foretrain::cli {
+namespace {
+
+/// Columns of the layout table in order. `idle`: hidden when every row shows this. `rank`: the highest goes first when
+/// the table is too wide.
+struct Column {
+  std::string_view field;
+  std::string_view idle;
+  int rank = 0;
+};
+constexpr std::array kColumns = {
+    Column{"step_time_s", "", 0},
+    Column{"tokens_per_s_per_gpu", "", 7},
+    Column{"mfu_percent", "-", 3},
+    Column{"memory_gib", "", 1},
+    Column{"headroom_gib", "-", 12},
+    Column{"cost_per_mtoken", "-", 6},
+    Column{"tp", "", 0},
+    Column{"pp", "", 0},
+    Column{"cp", "1", 0},
+    Column{"ep", "1", 0},
+    Column{"etp", "1", 9},
+    Column{"dp", "", 0},
+    Column{"dp_replicate", "1", 2},
+    Column{"micro_batch", "", 0},
+    Column{"sequence_parallel", "no", 8},
+    Column{"schedule", "", 1},
+    Column{"chunks", "1", 1},
+    Column{"sharding", "", 4},
+    Column{"recompute_detail", "", 2},
+    Column{"context_parallel", "-", 10},
+    Column{"dispatch", "-", 10},
+    Column{"offload_optimizer", "no", 5},
+    Column{"engine", "", 11},
+};
+
+bool looks_like_number(std::string_view text) {
+  return !text.empty() && (text == "-" || text.find_first_not_of("0123456789.,+-%") == std::string_view::npos);
+}
+
+int width_of(const std::vector<std::vector<std::string>>& columns) {
+  int width = 0;
+  for (const auto& column : columns) {
+    int widest = 0;
+    for (const std::string& cell : column) widest = std::max(widest, columns_of(cell));
+    width += widest + 2;
+  }
+  return width - 2;
+}
+
+} // namespace
+
+int columns_of(std::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows, int indent) {
+  if (rows.empty()) return "";
+  std::vector<int> widths(rows.front().size(), 0);
+  std::vector<bool> right(rows.front().size(), true);
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    for (std::size_t c = 0; c < rows[r].size() && c < widths.size(); ++c) {
+      widths[c] = std::max(widths[c], columns_of(rows[r][c]));
+      if (r > 0 && !looks_like_number(rows[r][c])) right[c] = false;
+    }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line(static_cast<std::size_t>(indent), ' ');
+    for (std::size_t c = 0; c < row.size() && c < widths.size(); ++c) {
+      const std::string padding(static_cast<std::size_t>(widths[c] - columns_of(row[c])), ' ');
+      if (c > 0) line += "  ";
+      line += right[c] ? padding + row[c] : row[c] + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+LayoutTable layout_table(std::span<const FieldRow> rows, int width) {
+  std::vector<std::vector<std::string>> columns = {{"#"}};
+  std::vector<Column> shown = {{"#", "", 0}};
+  for (std::size_t i = 0; i < rows.size(); ++i) columns.front().push_back(std::to_string(i + 1));
+  for (const Column& column : kColumns) {
+    const Field* field = find_field(column.field);
+    std::vector<std::string> cells = {std::string(field->title)};
+    for (const FieldRow& row : rows) cells.push_back(format_value(*field, field->get(row)));
+    const bool idle =
+        std::all_of(cells.begin() + 1, cells.end(), [&](const std::string& cell) { return cell == column.idle; });
+    if (idle && !column.idle.empty()) continue;
+    columns.push_back(std::move(cells));
+    shown.push_back(column);
+  }
+  LayoutTable table;
+  while (columns.size() > 2 && width_of(columns) > width) {
+    const auto widest = std::max_element(shown.rbegin(), shown.rend(),
+                                         [](const Column& a, const Column& b) { return a.rank < b.rank; });
+    const auto at = std::distance(shown.begin(), widest.base()) - 1;
+    if (at == 0) break;
+    table.left_out.emplace_back(widest->field);
+    columns.erase(columns.begin() + at);
+    shown.erase(shown.begin() + at);
+  }
+  std::vector<std::vector<std::string>> lines(rows.size() + 1);
+  for (const auto& column : columns)
+    for (std::size_t r = 0; r < lines.size(); ++r) lines[r].push_back(column[r]);
+  table.text = text_table(lines);
+  return table;
+}
+
+std::string csv_table(std::span<const FieldRow> rows) {
+  std::string out;
+  for (const Field& field : fields()) out += fmt::format("{}{}", out.empty() ? "" : ",", field.id);
+  out += "\n";
+  for (const FieldRow& row : rows) {
+    bool first = true;
+    for (const Field& field : fields()) {
+      if (!first) out += ",";
+      first = false;
+      out += csv_value(field.get(row));
+    }
+    out += "\n";
+  }
+  return out;
+}
+
+} // namespace foretrain::cli

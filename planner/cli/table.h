@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planner/filter/field.h"
+
+namespace foretrain::cli {
+
+/// A table of texts: the first row is the head. Columns are as wide as their widest cell, numbers to the right.
+[[nodiscard]] std::string text_table(const std::vector<std::vector<std::string>>& rows, int indent = 0);
+
+/// Columns of a printed text in a terminal: UTF-8 characters, each one wide.
+[[nodiscard]] int columns_of(std::string_view text);
+
+struct LayoutTable {
+  std::string text;
+  std::vector<std::string> left_out; ///< field ids of columns that did not fit
+};
+
+/// Rows ranked from 1, columns from the list of fields. Columns in which every row has the value of an axis that is not
+/// used are hidden; what is still too wide for `width` loses its least telling columns.
+[[nodiscard]] LayoutTable layout_table(std::span<const FieldRow> rows, int width);
+
+/// Every field of every row, with a header of ids.
+[[nodiscard]] std::string csv_table(std::span<const FieldRow> rows);
+
+} // namespace foretrain::cli
