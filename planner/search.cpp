@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/base/text.h"
+#include "planner/filter/filter.h"
 #include "planner/layouts.h"
 #include "planner/refine.h"
 #include "planner/rules/rule.h"
@@ -124,8 +125,8 @@ struct Share {
 
 class Search {
 public:
-  Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options)
-      : study_(study), semantics_(semantics), evaluator_(evaluator), options_(options), space_(study, semantics),
+  Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter, const SearchOptions& options)
+      : filter_(filter), study_(study), semantics_(semantics), evaluator_(evaluator), options_(options), space_(study, semantics),
         devices_(device_count(study.cluster)), capacity_(evaluator.capacity()) {}
 
   SearchResult run() {
@@ -176,6 +177,10 @@ private:
       return;
     }
     ++share.legal;
+    if (filter_.test({study_.job, study_.cluster, layout}) == Truth::no) {
+      ++share.pruned["where"];
+      return;
+    }
     if (capacity_ && worker.state_exceeds(layout, *capacity_)) {
       ++share.pruned["model-state"];
       return;
@@ -193,6 +198,11 @@ private:
       rejection.available = static_cast<double>(capacity_->value);
       rejection.reason = "stage " + std::to_string(found.candidate.slots.worst_stage) + " needs " + pretty(Bytes(found.bytes)) + ", the device has " + pretty(*capacity_);
       miss(share, rejection, layout, found.candidate.slots, position);
+      return;
+    }
+    // What only a full prediction knows is decided once the best have one.
+    if (filter_.test({study_.job, study_.cluster, layout, &found.candidate.slots}) == Truth::no) {
+      ++share.rejected["where"];
       return;
     }
     ++share.fits;
@@ -250,6 +260,7 @@ private:
     return result;
   }
 
+  const Filter& filter_;
   const Study& study_;
   const Semantics& semantics_;
   const Evaluator& evaluator_;
@@ -298,10 +309,14 @@ Result<SearchResult> search(const Study& study, const Semantics& semantics, cons
   const Clock::time_point start = Clock::now();
   if (study.objective == Objective::cost && !study.cluster.cost_per_device_hour)
     return fail("--objective", "cost needs the cluster's cost_per_device_hour, which is not known", "add it to the cluster, or rank by step-time");
+  FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, "where"));
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
-  SearchResult result = Search(study, semantics, evaluator, options).run();
+  SearchResult result = Search(study, semantics, evaluator, filter, options).run();
   const Result<void> refined = refine(study, semantics, evaluator, options, result);
   if (!refined) return tl::unexpected<Error>(refined.error());
+  std::erase_if(result.ranked, [&](const Candidate& candidate) {
+    return !filter.admits({study.job, study.cluster, candidate.layout, &candidate.slots, &candidate.prediction});
+  });
   result.pareto = pareto_of(result.ranked);
   result.tied_with_best = tied_with_best(result.ranked);
   result.elapsed_s = seconds_since(start);

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include <fmt/format.h>
 
 namespace foretrain::cli {
 namespace {
 
-/// Columns of the layout table in order. `idle`: hidden when every row shows this. `rank`: the highest goes first when
-/// the table is too wide.
+/// Columns of the layout table in order. `idle`: hidden when every row shows this. `rank`: the lowest is taken first
+/// when not all fit.
 struct Column {
   std::string_view field;
   std::string_view idle;
@@ -45,14 +46,29 @@ bool looks_like_number(std::string_view text) {
   return !text.empty() && (text == "-" || text.find_first_not_of("0123456789.,+-%") == std::string_view::npos);
 }
 
-int width_of(const std::vector<std::vector<std::string>>& columns) {
-  int width = 0;
-  for (const auto& column : columns) {
-    int widest = 0;
-    for (const std::string& cell : column) widest = std::max(widest, columns_of(cell));
-    width += widest + 2;
+int width_of(const std::vector<std::string>& column) {
+  int widest = 0;
+  for (const std::string& cell : column) widest = std::max(widest, columns_of(cell));
+  return widest;
+}
+
+/// Takes columns by rank as long as they fit; those of rank 0 always. In their own order.
+std::vector<std::size_t> fitting_columns(const std::vector<std::vector<std::string>>& columns,
+                                         const std::vector<Column>& shown, int width) {
+  std::vector<std::size_t> order(columns.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return shown[a].rank < shown[b].rank; });
+  std::vector<std::size_t> taken;
+  int used = -2;
+  for (const std::size_t i : order) {
+    const int more = width_of(columns[i]) + 2;
+    if (shown[i].rank > 0 && used + more > width) continue;
+    used += more;
+    taken.push_back(i);
   }
-  return width - 2;
+  std::sort(taken.begin(), taken.end());
+  return taken;
 }
 
 } // namespace
@@ -99,18 +115,12 @@ LayoutTable layout_table(std::span<const FieldRow> rows, int width) {
     shown.push_back(column);
   }
   LayoutTable table;
-  while (columns.size() > 2 && width_of(columns) > width) {
-    const auto widest = std::max_element(shown.rbegin(), shown.rend(),
-                                         [](const Column& a, const Column& b) { return a.rank < b.rank; });
-    const auto at = std::distance(shown.begin(), widest.base()) - 1;
-    if (at == 0) break;
-    table.left_out.emplace_back(widest->field);
-    columns.erase(columns.begin() + at);
-    shown.erase(shown.begin() + at);
-  }
+  const std::vector<std::size_t> fitting = fitting_columns(columns, shown, width);
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    if (std::find(fitting.begin(), fitting.end(), i) == fitting.end()) table.left_out.emplace_back(shown[i].field);
   std::vector<std::vector<std::string>> lines(rows.size() + 1);
-  for (const auto& column : columns)
-    for (std::size_t r = 0; r < lines.size(); ++r) lines[r].push_back(column[r]);
+  for (const std::size_t i : fitting)
+    for (std::size_t r = 0; r < lines.size(); ++r) lines[r].push_back(columns[i][r]);
   table.text = text_table(lines);
   return table;
 }

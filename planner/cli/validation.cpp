@@ -66,7 +66,8 @@ Result<ValidatedRow> validate_row(const Context& context, const MeasuredNames& n
   const Plan& plan = measured->plan;
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(plan.job.semantics));
   FORETRAIN_TRY(const Calibration calibration, load_calibration(context.data.root, plan.cluster.device));
-  const auto prediction = predict(plan, semantics, calibration, engine, context.worker.string());
+  const auto prediction =
+      predict(plan, semantics, calibration, engine, context.worker.string(), context.data.root.string());
   if (!prediction)
     skip(row, "not-predicted", to_string(prediction.error()));
   else

@@ -45,11 +45,11 @@ FieldValue part_seconds(const FieldRow& row, TimePart part) {
 }
 
 std::string recompute_text(const RecomputeChoice& recompute) {
-  std::string text(id_of(recompute.kind));
+  std::string text(recompute.modules.empty() ? id_of(recompute.kind) : "");
   if (recompute.kind == RecomputeKind::full && recompute.count)
     text += fmt::format(" {} {}", id_of(recompute.method), *recompute.count);
   for (std::size_t i = 0; i < recompute.modules.size(); ++i)
-    text += fmt::format("{}{}", i == 0 ? " " : "+", id_of(recompute.modules[i]));
+    text += fmt::format("{}{}", i == 0 ? "" : "+", id_of(recompute.modules[i]));
   return text;
 }
 

@@ -36,6 +36,7 @@ Result<std::optional<Predicted>> best_of_search(const Context& context, const Ex
   search_options.refine = engine != Engine::slots;
   search_options.refine_simgrid = engine == Engine::simgrid ? 1 : 0;
   search_options.worker = context.worker.string();
+  search_options.data = context.data.root.string();
   search_options.stop = context.stop;
   search_options.progress = [&line](const Progress& progress) { line.show(progress); };
   FORETRAIN_TRY(const SearchResult result, search(study, loaded.semantics, loaded.calibration, search_options));
@@ -50,8 +51,8 @@ Result<std::optional<Predicted>> baseline_of(const Context& context, const Expla
                                              const LoadedPlan& loaded, Engine engine) {
   if (options.against.empty()) return best_of_search(context, options, loaded, engine);
   FORETRAIN_TRY(const LoadedPlan other, load_plan(context, options.against));
-  FORETRAIN_TRY(Prediction prediction,
-                predict(other.plan, other.semantics, other.calibration, engine, context.worker.string()));
+  FORETRAIN_TRY(Prediction prediction, predict(other.plan, other.semantics, other.calibration, engine,
+                                               context.worker.string(), context.data.root.string()));
   return std::optional<Predicted>({other.plan, std::move(prediction)});
 }
 
@@ -101,7 +102,8 @@ int run_explain(const Context& context, const ExplainOptions& options) {
   if (!engine) return complain(engine.error());
   const auto loaded = load_plan(context, options.plan);
   if (!loaded) return complain(loaded.error());
-  auto prediction = predict(loaded->plan, loaded->semantics, loaded->calibration, *engine, context.worker.string());
+  auto prediction = predict(loaded->plan, loaded->semantics, loaded->calibration, *engine, context.worker.string(),
+                            context.data.root.string());
   if (!prediction) return complain(prediction.error());
   const Predicted plan{loaded->plan, std::move(*prediction)};
   if (plan.prediction.verdict == Verdict::illegal) {

@@ -35,6 +35,7 @@ Result<SearchResult> search_for(const Context& context, const PlanOptions& optio
   search_options.refine = engine != Engine::slots;
   search_options.refine_simgrid = engine == Engine::simgrid ? kSimulated : 0;
   search_options.worker = context.worker.string();
+  search_options.data = context.data.root.string();
   search_options.stop = context.stop;
   search_options.progress = [&line](const Progress& progress) { line.show(progress); };
   return search(study, semantics, calibration, search_options);

@@ -26,8 +26,8 @@ int run_predict(const Context& context, const PredictOptions& options) {
   if (!engine) return complain(engine.error());
   const auto loaded = load_plan(context, options.plan);
   if (!loaded) return complain(loaded.error());
-  const auto prediction =
-      predict(loaded->plan, loaded->semantics, loaded->calibration, *engine, context.worker.string());
+  const auto prediction = predict(loaded->plan, loaded->semantics, loaded->calibration, *engine,
+                                  context.worker.string(), context.data.root.string());
   if (!prediction) return complain(prediction.error());
   const int code = prediction->verdict == Verdict::fits ? kDone : kNothingFits;
   if (!options.trace.empty() && prediction->verdict != Verdict::illegal) {
