@@ -141,6 +141,23 @@ const ChunkProfile& StageCache::chunk(int stage, int index) {
   return base.chunks.emplace(std::move(owned), build_chunk(base, view_, stage, index)).first->second;
 }
 
+/// Which collectives stand between a chunk's blocks depends on its parameters and on data parallelism, not on the
+/// micro-batch or on what is recomputed (which changes no block's parameters).
+const std::vector<ChunkOp>& StageCache::between_of(const LayerContext& context, const LayoutView& view, const Program& program,
+                                                   const Role& role, const Chunk& chunk) {
+  const Layout& l = *view.layout;
+  Key key = {l.tp, l.ep, l.etp, l.pp > 1 ? 1 : 0, view.split_backward ? 1 : 0, data_, role.stage == 0 && chunk.index == 0 ? 1 : 0,
+             static_cast<std::int32_t>(chunk.blocks.size())};
+  add_chunk_key(key, view, chunk.depth);
+  const auto found = between_.find(key);
+  if (found != between_.end()) return found->second;
+  Role scratch;
+  scratch.stage = role.stage;
+  Chunk own = chunk;
+  data::add_collectives(context, program, scratch, own);
+  return between_.emplace(std::move(key), std::move(own.between)).first->second;
+}
+
 ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int stage, int index) {
   const Layout& l = *view.layout;
   const int depth = index * l.pp + stage;
@@ -172,7 +189,14 @@ ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int sta
   for (const TimedBlock* timed : distinct) {
     Block parameters;
     parameters.kind = timed->block.kind;
-    parameters.parameters = timed->block.parameters;
+    // Only the sums count for buckets: one parameter of each sort stands for all.
+    const data::Elements& sums = timed->elements;
+    const auto add_parameter = [&parameters](std::int64_t elements, bool expert, bool replicated) {
+      if (elements > 0) parameters.parameters.push_back({"", {}, {elements}, expert, replicated});
+    };
+    add_parameter(sums.dense - sums.tp_replicated, false, false);
+    add_parameter(sums.tp_replicated, false, true);
+    add_parameter(sums.expert, true, false);
     parameters.forward_memory = timed->block.forward_memory;
     parameters.backward_memory = timed->block.backward_memory;
     parameters.input_memory = timed->block.input_memory;
@@ -181,7 +205,7 @@ ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int sta
   }
   LayerContext context = base.context;
   context.layout = l;
-  if (view.mesh->size(Group::data) > 1 || view.mesh->size(Group::expert_data) > 1) data::add_collectives(context, program, role, chunk);
+  if (view.mesh->size(Group::data) > 1 || view.mesh->size(Group::expert_data) > 1) chunk.between = between_of(context, view, program, role, chunk);
 
   ChunkProfile profile;
   BlockTimes times;

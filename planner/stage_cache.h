@@ -88,6 +88,7 @@ private:
   Base& base_of(const LayoutView& view);
   std::int32_t data_id(const LayoutView& view);
   const TimedBlock& block_of(Base& base, const LayoutView& view, const BlockKey& key);
+  const std::vector<ChunkOp>& between_of(const LayerContext& context, const LayoutView& view, const Program& program, const Role& role, const Chunk& chunk);
   ChunkProfile build_chunk(Base& base, const LayoutView& view, int stage, int index);
   StageState build_state(const LayoutView& view, int stage);
   void add_chunk_key(Key& key, const LayoutView& view, int depth) const;
@@ -95,6 +96,7 @@ private:
   const StudyContext& study_;
   std::unordered_map<Key, std::unique_ptr<Base>, KeyHash> bases_;
   std::unordered_map<Key, StageState, KeyHash> states_;
+  std::unordered_map<Key, std::vector<ChunkOp>, KeyHash> between_; ///< collectives of chunks, micro-batch aside
   std::unordered_map<Key, std::int32_t, KeyHash> data_ids_; ///< data-parallel settings by number
   Key scratch_, base_key_, data_key_;
   Base* last_base_ = nullptr;

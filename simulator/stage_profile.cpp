@@ -179,12 +179,21 @@ SlotTimeOf profile_slot(const Program& program, const Role& role, const Chunk& c
     }
   } else {
     SlotRun run(cost, program.mesh);
+    // Chained by place, in order: one walk instead of a search at every block.
+    constexpr int kNone = -1;
+    std::vector<int> heads(static_cast<std::size_t>(count) * 2, kNone);
+    std::vector<int> next(between.size(), kNone);
+    for (std::size_t i = between.size(); i-- > 0;) {
+      int& head = heads[static_cast<std::size_t>(between[i]->position) * 2 + (between[i]->before ? 0 : 1)];
+      next[i] = head;
+      head = static_cast<int>(i);
+    }
     const auto issue = [&](int position, bool before) {
-      for (const ChunkOp* op : between) {
-        if (op->position != position || op->before != before) continue;
-        const Cost duration = op_cost(op->op, program.mesh, cost, host);
+      for (int i = heads[static_cast<std::size_t>(position) * 2 + (before ? 0 : 1)]; i != kNone; i = next[static_cast<std::size_t>(i)]) {
+        const ChunkOp& op = *between[static_cast<std::size_t>(i)];
+        const Cost duration = op_cost(op.op, program.mesh, cost, host);
         evidence = std::max(evidence, duration.evidence);
-        run.add_between(*op, duration);
+        run.add_between(op, duration);
       }
     };
     for (int step = 0; step < count; ++step) {
