@@ -52,6 +52,10 @@ std::vector<RecomputeChoice> recomputations(const ModelSpec& model, const Semant
       choice.kind = RecomputeKind::selective;
       for (std::size_t i = 0; i < modules.size(); ++i)
         if (set >> i & 1U) choice.modules.push_back(modules[i]);
+      // A recomputed feed-forward contains its activation: with both sorts of layers it is the other sort's that counts.
+      const bool block = allows(choice.modules, RecomputeModule::mlp) || allows(choice.modules, RecomputeModule::moe);
+      const bool both_sorts = allows(modules, RecomputeModule::mlp) && allows(modules, RecomputeModule::moe);
+      if (block && !both_sorts && allows(choice.modules, RecomputeModule::activation)) continue;
       list.push_back(std::move(choice));
     }
   }
