@@ -41,10 +41,10 @@ std::optional<Rejection> count(const RuleInput& in) {
   const RecomputeChoice& r = in.layout.recompute;
   if (r.kind != RecomputeKind::full || !r.count) return std::nullopt;
   if (!in.layout.layers_per_stage.empty() || in.layout.pp < 1 || in.layout.schedule.chunks < 1) return std::nullopt;
-  const int chunks = in.layout.pp * in.layout.schedule.chunks;
-  const int layers = (in.model.layers + chunks - 1) / chunks;
+  const std::int64_t chunks = std::int64_t{in.layout.pp} * in.layout.schedule.chunks;
+  const std::int64_t layers = (in.model.layers + chunks - 1) / chunks;
   if (*r.count >= 1 && *r.count <= layers) return std::nullopt;
-  return reject(fmt::format("recompute.count {} with {} layers per chunk", *r.count, layers), *r.count, layers, {fmt::format("recompute.count {}", layers)});
+  return reject(fmt::format("recompute.count {} with {} layers per chunk", *r.count, layers), *r.count, static_cast<double>(layers), {fmt::format("recompute.count {}", layers)});
 }
 
 } // namespace

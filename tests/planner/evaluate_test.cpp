@@ -1,0 +1,189 @@
+#include "planner/evaluate.h"
+
+#include <cmath>
+
+#include "core/program/chunks.h"
+#include "core/program/schedules/all.h"
+#include "core/program/stages.h"
+#include "planner/explain.h"
+#include "planner/layouts.h"
+#include "planner/refine.h"
+#include "planner/stage_cache.h"
+#include "tests/cases/cases.h"
+
+namespace foretrain {
+namespace {
+
+using namespace cases;
+
+struct Setting {
+  Plan plan;
+  Semantics semantics;
+  Calibration calibration;
+};
+
+Setting setting_of(const std::string& model, int devices, int sequence, std::int64_t batch,
+                   const std::string& framework) {
+  Setting s;
+  s.plan = plan_of(model, "dgx-h100", devices, sequence, batch, framework);
+  s.semantics = semantics_of(s.plan);
+  s.calibration = load_calibration(cases::data().root, s.plan.cluster.device).value();
+  return s;
+}
+
+Evaluator evaluator_of(const Setting& s) {
+  return std::move(*Evaluator::make(s.plan.model, s.plan.cluster, s.plan.job, s.semantics, s.calibration));
+}
+
+/// Legal layouts of the setting's space, `count` of them spread evenly over all groups of degrees.
+std::vector<Layout> sample(const Setting& s, std::int64_t count) {
+  Study study{s.plan.model, s.plan.cluster, s.plan.job, {}, Objective::step_time, ""};
+  const LayoutSpace space(study, s.semantics);
+  std::vector<Layout> legal;
+  const std::int64_t stride = std::max<std::int64_t>(1, space.size() / (count * 8));
+  std::int64_t at = 0;
+  for (std::size_t group = 0; group < space.groups(); ++group)
+    space.visit_group(group, [&](const Layout& layout) {
+      if (at++ % stride == 0) {
+        const RuleInput input{s.plan.model, s.plan.cluster, s.plan.job,
+                              s.semantics,  layout,         device_count(s.plan.cluster)};
+        if (!first_rejection(input)) legal.push_back(layout);
+      }
+      return true;
+    });
+  std::vector<Layout> chosen;
+  const std::size_t step = std::max<std::size_t>(1, legal.size() / static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < legal.size(); i += step) chosen.push_back(legal[i]);
+  return chosen;
+}
+
+std::vector<Setting> settings() {
+  return {setting_of("llama3-8b", 16, 8192, 128, "megatron-core"),
+          setting_of("mixtral-8x7b", 16, 4096, 64, "megatron-core"),
+          setting_of("llama3-8b", 16, 8192, 64, "torchtitan"),
+          setting_of("llama3-8b", 16, 4096, 64, "deepspeed"),
+          setting_of("llama3-8b", 8, 4096, 48, "megatron-zb"),
+          setting_of("deepseek-v2-lite", 16, 4096, 64, "foretrain")};
+}
+
+// A search extrapolates long pipelines from short ones; the full prediction replays every micro-batch. A cycle that
+// takes over later than the short ones show makes a few differ, by less than slots and ops may.
+TEST(Evaluate, SearchAndFullPredictionAgree) {
+  int long_pipelines = 0;
+  int exact = 0;
+  int all = 0;
+  for (const Setting& s : settings()) {
+    const Evaluator evaluator = evaluator_of(s);
+    Evaluator::Worker worker = evaluator.worker();
+    for (const Layout& layout : sample(s, 60)) {
+      const double ratio = worker.evaluate(layout).step_seconds / evaluator.predict(layout).step_time.value;
+      EXPECT_NEAR(ratio, 1, kSlotOpBound) << s.plan.job.semantics << ' ' << describe(layout);
+      if (std::abs(ratio - 1) <= 1e-9) ++exact;
+      ++all;
+      if (micro_batches_of(s.plan.job, layout) > 12 * layout.pp) ++long_pipelines;
+    }
+  }
+  EXPECT_GT(long_pipelines, 10); // where the two differ in method
+  EXPECT_GE(exact, all * 99 / 100);
+}
+
+// The search counts two transfers beside every slot of a schedule that overlaps them, the Program those that there are:
+// a bound from above, at most two activations apart.
+TEST(Evaluate, SearchedMemoryIsATightUpperBound) {
+  for (const Setting& s : settings()) {
+    const Evaluator evaluator = evaluator_of(s);
+    Evaluator::Worker worker = evaluator.worker();
+    for (const Layout& layout : sample(s, 60)) {
+      Plan plan = s.plan;
+      plan.layout = layout;
+      const Program program = lower(plan, s.semantics);
+      std::int64_t exact = 0;
+      for (const Role& role : program.roles) exact = std::max(exact, stage_memory(program, role).device.value);
+      const std::int64_t searched = worker.evaluate(layout).device_bytes;
+      const double beside =
+          layout.pp > 1 ? 2 * static_cast<double>(program.roles[0].boundary.value) * (1 + program.fragmentation) : 0;
+      EXPECT_GE(searched, exact) << s.plan.job.semantics << ' ' << describe(layout);
+      EXPECT_LE(static_cast<double>(searched - exact), beside + 1) << s.plan.job.semantics << ' ' << describe(layout);
+    }
+  }
+}
+
+TEST(Evaluate, TheSameWorkerInAnyOrderGivesTheSame) {
+  const Setting s = settings()[1];
+  const Evaluator evaluator = evaluator_of(s);
+  std::vector<Layout> layouts = sample(s, 40);
+  Evaluator::Worker forth = evaluator.worker();
+  std::vector<double> seconds;
+  for (const Layout& layout : layouts) seconds.push_back(forth.evaluate(layout).step_seconds);
+  Evaluator::Worker back = evaluator.worker();
+  for (std::size_t i = layouts.size(); i-- > 0;)
+    EXPECT_EQ(back.evaluate(layouts[i]).step_seconds, seconds[i]) << describe(layouts[i]);
+}
+
+// Slots stand for the ops of a stage's pass. Transfers of an interleaved schedule overlap parts of a slot, which slots
+// do not see: there three percent. Gathers and reductions of sharded gradients and parameters differ by more; no bound
+// is stated for them.
+TEST(Evaluate, SlotsAndOpsAgreeInPipelines) {
+  constexpr double kInterleavedBound = 0.03;
+  int compared = 0;
+  for (const Setting& s : settings()) {
+    if (s.plan.job.semantics.rfind("megatron", 0) != 0) continue;
+    const Evaluator evaluator = evaluator_of(s);
+    for (const Layout& layout : sample(s, 60)) {
+      if (layout.pp == 1) continue;
+      Plan plan = s.plan;
+      plan.layout = layout;
+      const auto slots = predict_with(evaluator, plan, s.semantics, Engine::slots, "", "");
+      const auto ops = predict_with(evaluator, plan, s.semantics, Engine::replay, "", "");
+      ASSERT_TRUE(slots);
+      ASSERT_TRUE(ops);
+      const double bound = layout.schedule.chunks > 1 ? kInterleavedBound : kSlotOpBound;
+      EXPECT_NEAR(slots->step_time.value / ops->step_time.value, 1, bound)
+          << s.plan.job.semantics << ' ' << describe(layout);
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 100);
+}
+
+// The cache builds stages from pieces by the same calls as lower(): state is equal to the byte.
+TEST(Evaluate, CachedStateIsThatOfTheProgram) {
+  for (const Setting& s : settings()) {
+    CostNeeds needs;
+    needs.precision = s.plan.job.precision;
+    const StudyContext study = make_study_context(s.plan.model, s.plan.cluster, s.plan.job, s.semantics,
+                                                  CostModel::make(s.plan.cluster, s.calibration, needs).value());
+    StageCache cache(study);
+    for (const Layout& layout : sample(s, 40)) {
+      Plan plan = s.plan;
+      plan.layout = layout;
+      const Program program = lower(plan, s.semantics);
+      const std::vector<int> layers = layers_per_chunk(s.plan.model, layout);
+      const LayoutView view{&layout, &cache.mesh_of(layout), &layers, program.micro_batches, program.split_backward};
+      cache.select(view);
+      for (const Role& role : program.roles) {
+        Bytes persistent;
+        for (const Persistent& entry : role.persistent)
+          if (entry.name != "input gradient of the micro-batch before") persistent += entry.bytes;
+        const StageState& state = cache.state(role.stage);
+        EXPECT_EQ(state.persistent, persistent) << s.plan.job.semantics << ' ' << describe(layout);
+        EXPECT_EQ(state.outside, role.outside);
+      }
+    }
+  }
+}
+
+// A bound that prunes must never prune what fits.
+TEST(Evaluate, StateBoundNeverExceedsTheForecast) {
+  for (const Setting& s : settings()) {
+    const Evaluator evaluator = evaluator_of(s);
+    Evaluator::Worker worker = evaluator.worker();
+    for (const Layout& layout : sample(s, 40)) {
+      const Evaluation evaluation = worker.evaluate(layout);
+      EXPECT_FALSE(worker.state_exceeds(layout, Bytes(evaluation.device_bytes))) << describe(layout);
+    }
+  }
+}
+
+} // namespace
+} // namespace foretrain

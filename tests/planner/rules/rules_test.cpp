@@ -1,0 +1,141 @@
+#include "planner/rules/rule.h"
+
+#include <random>
+#include <set>
+
+#include "tests/cases/cases.h"
+
+namespace foretrain {
+namespace {
+
+using namespace cases;
+
+/// What every entry of the catalogue owes: a new rule is tested before its author writes a test.
+TEST(Rules, HaveUniqueIdsAndSayWhatMustHold) {
+  std::set<std::string_view> ids;
+  for (const auto& rule : rules()) {
+    EXPECT_TRUE(ids.insert(rule->id()).second) << rule->id();
+    EXPECT_EQ(rule->id().find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-"), std::string_view::npos)
+        << rule->id();
+    EXPECT_GT(rule->summary().size(), 10u) << rule->id();
+    EXPECT_EQ(rule->summary().back(), '.') << rule->id();
+  }
+  EXPECT_GE(ids.size(), 20u);
+}
+
+/// Numbers that the readers admit: degrees up to a million whose product is at most a million devices.
+Layout any_layout(std::mt19937& random) {
+  const auto pick = [&random](std::initializer_list<int> values) {
+    return *(values.begin() +
+             std::uniform_int_distribution<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(values.size()) - 1)(random));
+  };
+  Layout l;
+  do {
+    l.tp = pick({1, 1, 2, 3, 7, 8, 64, 1000, 999'983, 1'000'000});
+    l.pp = pick({1, 1, 2, 5, 8, 512, 1'000'000});
+    l.cp = pick({1, 1, 2, 3, 16, 1'000'000});
+    l.dp_shard = pick({1, 1, 2, 13, 64, 4096, 1'000'000});
+    l.dp_replicate = pick({1, 1, 2, 17});
+  } while (static_cast<double>(l.tp) * l.pp * l.cp * l.dp_shard * l.dp_replicate > 1e6);
+  do {
+    l.ep = pick({1, 1, 2, 3, 8, 128, 100'000});
+    l.etp = pick({1, 1, 2, 5, 1'000'000});
+  } while (static_cast<double>(l.ep) * l.etp > 1e6);
+  l.micro_batch = pick({1, 1, 2, 3, 1'000'000});
+  l.sequence_parallel = pick({0, 1}) == 1;
+  const std::array<const char*, 6> kinds = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe"};
+  l.schedule.kind = kinds[static_cast<std::size_t>(pick({0, 1, 2, 3, 4, 5}))];
+  l.schedule.chunks = pick({1, 1, 2, 3, 10'000});
+  l.sharding.kind = static_cast<ShardingKind>(pick({0, 1, 2, 3}));
+  l.context_parallel.kind = static_cast<ContextKind>(pick({0, 1, 2, 3}));
+  l.context_parallel.ulysses = pick({1, 2, 3, 1'000'000});
+  l.expert_dispatch.kind = static_cast<DispatchKind>(pick({0, 1, 2}));
+  l.recompute.kind = static_cast<RecomputeKind>(pick({0, 1, 2}));
+  if (l.recompute.kind == RecomputeKind::full && pick({0, 1}) == 1) l.recompute.count = pick({1, 2, 100'000});
+  if (l.recompute.kind == RecomputeKind::selective)
+    for (int module = 0; module < 6; ++module)
+      if (pick({0, 1}) == 1) l.recompute.modules.push_back(static_cast<RecomputeModule>(module));
+  l.offload.optimizer = pick({0, 0, 1}) == 1;
+  l.overlap.p2p = pick({0, 1}) == 1;
+  if (pick({0, 0, 0, 1}) == 1) l.layers_per_stage = {100'000, 0, 1};
+  return l;
+}
+
+TEST(Rules, AnswerWhateverTheReadersAdmit) {
+  std::mt19937 random(7);
+  std::set<std::string> seen;
+  int legal = 0;
+  for (const char* name : {"llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt2", "qwen3-next-80b-a3b"}) {
+    Plan plan = plan_of(name, "dgx-h100", 64, 4096, 256);
+    for (const std::string& framework : data().semantics()) {
+      const Semantics semantics = data().semantics(framework).value();
+      for (int round = 0; round < 300; ++round) {
+        plan.layout = any_layout(random);
+        plan.job.sequence_length = round % 3 == 0 ? 100'000'000 : round % 3 == 1 ? 1 : 4096;
+        plan.job.global_batch = round % 2 == 0 ? 1'000'000'000 : 256;
+        const RuleInput input{plan.model, plan.cluster, plan.job, semantics, plan.layout, 64};
+        const std::vector<Rejection> all = all_rejections(input);
+        const std::optional<Rejection> first = first_rejection(input);
+        ASSERT_EQ(first.has_value(), !all.empty());
+        if (first) {
+          EXPECT_EQ(*first, all.front());
+        }
+        for (const Rejection& rejection : all) {
+          seen.insert(rejection.rule);
+          EXPECT_FALSE(rejection.reason.empty()) << rejection.rule;
+          EXPECT_TRUE(rules().find(rejection.rule)) << rejection.rule;
+        }
+        legal += all.empty() ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), rules().ids().size() * 2 / 3); // the inputs reach most rules
+  SUCCEED() << legal;
+}
+
+/// A rule of degrees sees degrees alone: the rest of the layout must not change its answer.
+TEST(Rules, OfDegreesLookAtDegreesAlone) {
+  std::mt19937 random(11);
+  const Plan plan = plan_of("mixtral-8x7b", "dgx-h100", 64, 4096, 256);
+  const Semantics semantics = semantics_of(plan);
+  for (int round = 0; round < 500; ++round) {
+    const Layout whole = any_layout(random);
+    Layout degrees;
+    degrees.tp = whole.tp;
+    degrees.pp = whole.pp;
+    degrees.cp = whole.cp;
+    degrees.ep = whole.ep;
+    degrees.etp = whole.etp;
+    degrees.dp_shard = whole.dp();
+    for (const auto& rule : rules()) {
+      if (rule->scope() != RuleScope::degrees) continue;
+      const RuleInput one{plan.model, plan.cluster, plan.job, semantics, whole, 64};
+      const RuleInput other{plan.model, plan.cluster, plan.job, semantics, degrees, 64};
+      EXPECT_EQ(rule->check(one).has_value(), rule->check(other).has_value()) << rule->id();
+    }
+  }
+}
+
+/// What the tensor rules propose is legal for heads.
+TEST(Rules, ProposeWhatIsLegal) {
+  Plan plan = plan_of("qwen2.5-7b", "dgx-h100", 8, 4096, 64);
+  for (int tp = 2; tp <= 28; ++tp) {
+    plan.layout.tp = tp;
+    plan.cluster.tiers.front().fanout = tp;
+    plan.layout.sequence_parallel = false;
+    const Semantics semantics = semantics_of(plan);
+    const Rejection rejection = rejection_of(plan, semantics);
+    if (rejection.rule != "heads-tp" && rejection.rule != "kv-heads-tp") continue;
+    ASSERT_FALSE(rejection.nearest.empty()) << tp;
+    for (const std::string& change : rejection.nearest) {
+      Plan changed = plan;
+      changed.layout.tp = std::stoi(change.substr(3));
+      changed.cluster.tiers.front().fanout = changed.layout.tp;
+      const std::string rule = rejection_of(changed, semantics).rule;
+      EXPECT_TRUE(rule != "heads-tp" && rule != "kv-heads-tp") << change;
+    }
+  }
+}
+
+} // namespace
+} // namespace foretrain

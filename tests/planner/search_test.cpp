@@ -1,0 +1,130 @@
+#include "planner/search.h"
+
+#include <numeric>
+
+#include "planner/explain.h"
+#include "planner/layouts.h"
+#include "tests/cases/cases.h"
+
+namespace foretrain {
+namespace {
+
+using namespace cases;
+
+Study small_study() {
+  const Plan plan = plan_of("llama3.2-1b", "dgx-h100", 8, 4096, 32);
+  return Study{plan.model, plan.cluster, plan.job, {}, Objective::step_time, ""};
+}
+
+SearchResult searched(const Study& study, SearchOptions options) {
+  const Semantics semantics = data().semantics(study.job.semantics).value();
+  const Calibration calibration = load_calibration(data().root, study.cluster.device).value();
+  options.refine_replay = 5;
+  auto result = search(study, semantics, calibration, options);
+  EXPECT_TRUE(result) << (result ? "" : to_string(result.error()));
+  return result ? std::move(*result) : SearchResult{};
+}
+
+std::int64_t sum(const std::map<std::string, std::int64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0},
+                         [](std::int64_t a, const auto& entry) { return a + entry.second; });
+}
+
+TEST(Search, GivesTheSameForAnyNumberOfJobs) {
+  SearchOptions one;
+  SearchOptions two;
+  two.jobs = 2;
+  const SearchResult a = searched(small_study(), one);
+  const SearchResult b = searched(small_study(), two);
+  EXPECT_EQ(a.enumerated, b.enumerated);
+  EXPECT_EQ(a.legal, b.legal);
+  EXPECT_EQ(a.evaluated, b.evaluated);
+  EXPECT_EQ(a.fits, b.fits);
+  EXPECT_EQ(a.pruned, b.pruned);
+  EXPECT_EQ(a.rejected, b.rejected);
+  EXPECT_EQ(a.pareto, b.pareto);
+  EXPECT_EQ(a.tied_with_best, b.tied_with_best);
+  ASSERT_EQ(a.ranked.size(), b.ranked.size());
+  for (std::size_t i = 0; i < a.ranked.size(); ++i) {
+    EXPECT_EQ(a.ranked[i].layout, b.ranked[i].layout) << i;
+    EXPECT_EQ(a.ranked[i].prediction, b.ranked[i].prediction) << i;
+  }
+  ASSERT_EQ(a.kept.size(), b.kept.size());
+  for (std::size_t i = 0; i < a.kept.size(); ++i) EXPECT_EQ(a.kept[i].layout, b.kept[i].layout) << i;
+  ASSERT_EQ(a.near_misses.size(), b.near_misses.size());
+  for (std::size_t i = 0; i < a.near_misses.size(); ++i)
+    EXPECT_EQ(a.near_misses[i].layout, b.near_misses[i].layout) << i;
+}
+
+TEST(Search, CountsEveryLayoutOnce) {
+  const Study study = small_study();
+  const SearchResult result = searched(study, {});
+  const LayoutSpace space(study, data().semantics(study.job.semantics).value());
+  EXPECT_EQ(result.enumerated, space.size());
+  std::int64_t visited = 0;
+  for (std::size_t group = 0; group < space.groups(); ++group) {
+    std::int64_t inside = 0;
+    space.visit_group(group, [&](const Layout& layout) {
+      EXPECT_EQ(layout.world(), 8);
+      ++inside;
+      return true;
+    });
+    EXPECT_EQ(inside, space.group_size(group));
+    visited += inside;
+  }
+  EXPECT_EQ(visited, space.size());
+  const auto memory = result.rejected.find("out-of-memory");
+  const std::int64_t full = memory == result.rejected.end() ? 0 : memory->second;
+  EXPECT_EQ(result.enumerated, result.legal + sum(result.rejected) - full);
+  EXPECT_EQ(result.legal, result.fits + full);
+  EXPECT_TRUE(result.complete);
+}
+
+TEST(Search, RanksWhatFitsByItsTime) {
+  const SearchResult result = searched(small_study(), {});
+  ASSERT_FALSE(result.ranked.empty());
+  for (std::size_t i = 0; i < result.ranked.size(); ++i) {
+    EXPECT_EQ(result.ranked[i].prediction.verdict, Verdict::fits);
+    if (i > 0 && result.ranked[i].refined == result.ranked[i - 1].refined) {
+      EXPECT_GE(result.ranked[i].prediction.step_time, result.ranked[i - 1].prediction.step_time) << i;
+    }
+  }
+  EXPECT_FALSE(result.pareto.empty());
+}
+
+// Nothing that the whole space holds is better than what the search names first.
+TEST(Search, FindsTheBestOfTheSpace) {
+  const Study study = small_study();
+  const Semantics semantics = data().semantics(study.job.semantics).value();
+  const Calibration calibration = load_calibration(data().root, study.cluster.device).value();
+  SearchOptions options;
+  options.refine = false;
+  const SearchResult result = searched(study, options);
+  const Evaluator evaluator =
+      std::move(*Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
+  Evaluator::Worker worker = evaluator.worker();
+  double best = 1e300;
+  const LayoutSpace space(study, semantics);
+  for (std::size_t group = 0; group < space.groups(); ++group)
+    space.visit_group(group, [&](const Layout& layout) {
+      const RuleInput input{study.model, study.cluster, study.job, semantics, layout, 8};
+      if (first_rejection(input)) return true;
+      const Evaluation evaluation = worker.evaluate(layout);
+      if (Bytes(evaluation.device_bytes) <= *evaluator.capacity()) best = std::min(best, evaluation.step_seconds);
+      return true;
+    });
+  ASSERT_FALSE(result.ranked.empty());
+  EXPECT_EQ(result.ranked.front().slots.step_seconds, best) << describe(result.ranked.front().layout);
+}
+
+TEST(Search, StopsWhenAsked) {
+  const std::atomic<bool> stop{true};
+  SearchOptions options;
+  options.stop = &stop;
+  const SearchResult result = searched(small_study(), options);
+  EXPECT_FALSE(result.complete);
+  EXPECT_LT(result.evaluated, result.enumerated);
+}
+
+} // namespace
+} // namespace foretrain
