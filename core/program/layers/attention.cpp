@@ -1,6 +1,7 @@
 #include "core/program/layers/attention.h"
 
 #include "core/program/axes/tensor.h"
+#include "core/program/layers/dropout.h"
 #include "core/program/layers/linear.h"
 
 namespace foretrain::layers {
@@ -24,13 +25,15 @@ public:
     const int partial = b.temporary("attention_out", {c.tokens, h});
     linear_forward(b, out_, core_.out, partial);
     const int share = tensor::leave(b, partial, "attention_out", h);
-    b.compute(Segment::residual, {input, share}, {sum}, {traffic(c, residual_bytes(c))});
+    dropout_ = declare_dropout(b, "attention_out");
+    b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_), {traffic(c, residual_bytes(c))});
   }
 
   void backward(BlockBuilder& b, int grad, int grad_input) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out = tensor::enter_backward(b, grad, "attention_out", h);
+    const int grad_out =
+        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h);
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
     linear_input_gradient(b, out_, grad_out, grad_core);
     linear_weight_gradient(b, out_, core_.out, grad_out);
@@ -59,8 +62,9 @@ private:
     qkv_ = {Segment::qkv, b.parameter({"qkv", {whole, h}, {local, h}, false, false}), c.tokens, h, local};
     if (m.qkv_bias) b.parameter({"qkv.bias", {whole}, {local}, false, false});
     const std::int64_t inner = std::int64_t{c.heads} * d;
-    out_ = {Segment::attention_out, b.parameter({"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}, false, false}),
-            c.tokens, inner, h};
+    out_ = {Segment::attention_out,
+            b.parameter({"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}, false, false}), c.tokens, inner,
+            h};
     if (m.out_bias) b.parameter({"attention_out.bias", {h}, {h}, false, true});
     if (m.qk_norm == QkNorm::per_head) b.parameter({"qk_norm", {2 * d}, {2 * d}, false, true});
     if (m.qk_norm == QkNorm::full_width) {
@@ -107,6 +111,7 @@ private:
   int input_ = -1;
   int sum_ = -1;
   Norm norm_;
+  Dropout dropout_;
   AttentionCore core_;
   Linear qkv_;
   Linear out_;
@@ -114,6 +119,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<AttentionBlock> make_attention(int window) { return std::make_unique<GroupedQueryAttention>(window); }
+std::unique_ptr<AttentionBlock> make_attention(int window) {
+  return std::make_unique<GroupedQueryAttention>(window);
+}
 
 } // namespace foretrain::layers

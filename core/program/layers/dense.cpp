@@ -1,4 +1,5 @@
 #include "core/program/axes/tensor.h"
+#include "core/program/layers/dropout.h"
 #include "core/program/layers/feed_forward.h"
 #include "core/program/layers/norm.h"
 
@@ -63,7 +64,8 @@ public:
     partial_ = b.temporary("ffn_down", {c.tokens, h});
     emit(b);
     const int share = tensor::leave(b, partial_, "ffn_down", h);
-    b.compute(Segment::residual, {input, share}, {sum},
+    dropout_ = declare_dropout(b, "ffn_down");
+    b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_),
               {traffic(c, 3.0 * static_cast<double>(c.width * c.tokens_sp) * static_cast<double>(h))});
   }
 
@@ -71,7 +73,7 @@ public:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     if (recomputes(c, RecomputeModule::mlp)) recomputed(b, [&] { emit(b); });
-    const int grad_out = tensor::enter_backward(b, grad, "ffn_down", h);
+    const int grad_out = tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "ffn_down"), "ffn_down", h);
     const int grad_norm = b.temporary("dnorm2", {c.tokens, h});
     const int grad_up = mlp_backward(b, mlp_, grad_out, grad_norm, "ffn");
     if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
@@ -89,12 +91,15 @@ private:
   }
 
   Norm norm_;
+  Dropout dropout_;
   Mlp mlp_;
   int partial_ = -1;
 };
 
 } // namespace
 
-std::unique_ptr<FeedForwardBlock> make_dense() { return std::make_unique<Dense>(); }
+std::unique_ptr<FeedForwardBlock> make_dense() {
+  return std::make_unique<Dense>();
+}
 
 } // namespace foretrain::layers

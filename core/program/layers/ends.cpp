@@ -1,10 +1,13 @@
 #include "core/program/layers/ends.h"
 
 #include "core/program/axes/tensor.h"
+#include "core/program/layers/dropout.h"
 
 namespace foretrain::layers {
 
-CrossEntropy cross_entropy_of(const LayerContext& c) { return c.job->cross_entropy.value_or(c.semantics->cross_entropy); }
+CrossEntropy cross_entropy_of(const LayerContext& c) {
+  return c.job->cross_entropy.value_or(c.semantics->cross_entropy);
+}
 
 void Embedding::forward(BlockBuilder& b, int output) {
   const LayerContext& c = b.context();
@@ -12,22 +15,29 @@ void Embedding::forward(BlockBuilder& b, int output) {
   const std::int64_t h = m.hidden;
   if (owns_table_)
     weight_ = b.parameter({"embedding", {c.vocab_padded, h}, {c.vocab_padded / c.layout.tp, h}, false, false});
-  if (m.learned_positions > 0) b.parameter({"positions", {m.learned_positions, h}, {m.learned_positions, h}, false, true});
+  if (m.learned_positions > 0)
+    b.parameter({"positions", {m.learned_positions, h}, {m.learned_positions, h}, false, true});
   if (m.embedding_norm) b.parameter({"embedding_norm", {2 * h}, {2 * h}, false, true});
   const int rows = b.temporary("embedding.rows", {c.tokens, h});
-  Op& lookup = b.compute(Segment::embedding, {}, {rows}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens * h))});
+  Op& lookup =
+      b.compute(Segment::embedding, {}, {rows}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens * h))});
   if (weight_ >= 0) lookup.weights = {weight_};
   const int share = tensor::leave(b, rows, "embedding", h);
   // Positions, scaling and the change of order from (batch, sequence) to (sequence, batch) write a copy.
-  b.compute(Segment::embedding, {share}, {output}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+  dropout_ = declare_dropout(b, "embedding");
+  b.compute(Segment::embedding, {share}, with_mask(output, dropout_),
+            {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
 }
 
 void Embedding::backward(BlockBuilder& b, int grad_output) {
   const LayerContext& c = b.context();
   const std::int64_t h = c.model->hidden;
-  const int gathered = tensor::enter_backward(b, grad_output, "embedding", h);
+  const int gathered =
+      tensor::enter_backward(b, dropout_backward(b, dropout_, grad_output, "embedding"), "embedding", h);
   in_weight_pass(b, [&] {
-    Op& op = b.compute(Segment::embedding, {gathered}, {}, {traffic(c, static_cast<double>(c.width) * static_cast<double>(c.tokens * h + 3 * c.vocab_padded / c.layout.tp * h))});
+    Op& op = b.compute(Segment::embedding, {gathered}, {},
+                       {traffic(c, static_cast<double>(c.width) *
+                                       static_cast<double>(c.tokens * h + 3 * c.vocab_padded / c.layout.tp * h))});
     if (weight_ >= 0) op.weight_gradients = {weight_};
     // A dense gradient of the whole local table before it is added to the buffer.
     op.scratch = Bytes(c.vocab_padded / c.layout.tp * h * c.width);
@@ -94,7 +104,8 @@ int Head::loss_backward(BlockBuilder& b) {
   const auto elements = static_cast<double>(c.tokens * local);
   const auto width = static_cast<double>(c.width);
   switch (cross_entropy_of(c)) {
-  case CrossEntropy::fused: return logits_;
+  case CrossEntropy::fused:
+    return logits_;
   case CrossEntropy::vocab_parallel: {
     const int grad = b.buffer("dlogits", c.dtype, {c.tokens, local}, MemoryPart::logits);
     b.compute(Segment::loss, {softmax_}, {grad}, {traffic(c, (8 + width) * elements)});

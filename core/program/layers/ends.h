@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/program/builder.h"
+#include "core/program/layers/dropout.h"
 #include "core/program/layers/linear.h"
 #include "core/program/layers/norm.h"
 
@@ -17,6 +18,7 @@ public:
 private:
   bool owns_table_;
   int weight_ = -1;
+  Dropout dropout_;
 };
 
 /// Final norm, output table, cross-entropy.

@@ -1,6 +1,7 @@
 #include "core/base/check.h"
 #include "core/program/axes/tensor.h"
 #include "core/program/layers/attention.h"
+#include "core/program/layers/dropout.h"
 #include "core/program/layers/linear.h"
 
 namespace foretrain::layers {
@@ -27,14 +28,16 @@ public:
     const int partial = b.temporary("attention_out", {c.tokens, h});
     linear_forward(b, out_, core_.out, partial);
     const int share = tensor::leave(b, partial, "attention_out", h);
-    b.compute(Segment::residual, {input, share}, {sum},
+    dropout_ = declare_dropout(b, "attention_out");
+    b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_),
               {traffic(c, 3.0 * static_cast<double>(c.width * c.tokens_sp) * static_cast<double>(h))});
   }
 
   void backward(BlockBuilder& b, int grad, int grad_input) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out = tensor::enter_backward(b, grad, "attention_out", h);
+    const int grad_out =
+        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h);
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
     linear_input_gradient(b, out_, grad_out, grad_core);
     linear_weight_gradient(b, out_, core_.out, grad_out);
@@ -56,21 +59,23 @@ private:
     compressed_ = kv_lora_ + mla.qk_rope_head_dim;
     q_lora_ = mla.q_lora_rank.value_or(0);
     if (q_lora_ > 0) {
-      q_down_ = {Segment::mla_down, b.parameter({"q_down", {q_lora_, h}, {q_lora_, h}, false, true}), c.tokens_sp, h, q_lora_};
+      q_down_ = {Segment::mla_down, b.parameter({"q_down", {q_lora_, h}, {q_lora_, h}, false, true}), c.tokens_sp, h,
+                 q_lora_};
       b.parameter({"q_norm", {q_lora_}, {q_lora_}, false, true});
       q_compressed_ = b.activation("q_compressed", {c.tokens_sp, q_lora_});
       q_normed_ = b.activation("q_normed", {c.tokens_sp, q_lora_});
     }
     const std::int64_t q_in = q_lora_ > 0 ? q_lora_ : h;
-    q_up_ = {Segment::mla_up, b.parameter({"q_up", {heads * qk_, q_in}, {c.heads * qk_, q_in}, false, false}), c.tokens, q_in,
-             c.heads * qk_};
-    kv_down_ = {Segment::mla_down, b.parameter({"kv_down", {compressed_, h}, {compressed_, h}, false, true}), c.tokens_sp, h,
-                compressed_};
+    q_up_ = {Segment::mla_up, b.parameter({"q_up", {heads * qk_, q_in}, {c.heads * qk_, q_in}, false, false}), c.tokens,
+             q_in, c.heads * qk_};
+    kv_down_ = {Segment::mla_down, b.parameter({"kv_down", {compressed_, h}, {compressed_, h}, false, true}),
+                c.tokens_sp, h, compressed_};
     b.parameter({"kv_norm", {kv_lora_}, {kv_lora_}, false, true});
     kv_compressed_ = b.activation("kv_compressed", {c.tokens_sp, compressed_});
     kv_normed_ = b.activation("kv_normed", {c.tokens_sp, kv_lora_});
-    kv_up_ = {Segment::mla_up, b.parameter({"kv_up", {heads * kv_out, kv_lora_}, {c.heads * kv_out, kv_lora_}, false, false}),
-              c.tokens, kv_lora_, c.heads * kv_out};
+    kv_up_ = {Segment::mla_up,
+              b.parameter({"kv_up", {heads * kv_out, kv_lora_}, {c.heads * kv_out, kv_lora_}, false, false}), c.tokens,
+              kv_lora_, c.heads * kv_out};
     const std::int64_t inner = std::int64_t{c.heads} * mla.v_head_dim;
     out_ = {Segment::attention_out,
             b.parameter({"attention_out", {h, heads * mla.v_head_dim}, {h, inner}, false, false}), c.tokens, inner, h};
@@ -133,7 +138,8 @@ private:
     const int grad_kv_share = tensor::leave_backward(b, grad_kv_in, "kv_normed", kv_lora_);
     linear_weight_gradient(b, kv_up_, kv_in, grad_kv);
     grad_kv_ = b.temporary("dkv_compressed", {c.tokens_sp, compressed_});
-    b.compute(Segment::norm, {kv_compressed_, grad_kv_share, grad_rope}, {grad_kv_}, {traffic(c, norm_bytes(c, kv_lora_, 3))});
+    b.compute(Segment::norm, {kv_compressed_, grad_kv_share, grad_rope}, {grad_kv_},
+              {traffic(c, norm_bytes(c, kv_lora_, 3))});
   }
 
   void down_backward(BlockBuilder& b) {
@@ -161,6 +167,7 @@ private:
   std::int64_t kv_lora_ = 0;
   std::int64_t compressed_ = 0;
   Norm norm_;
+  Dropout dropout_;
   AttentionCore core_;
   Linear q_down_, q_up_, kv_down_, kv_up_, out_;
   int q_compressed_ = -1, q_normed_ = -1, kv_compressed_ = -1, kv_normed_ = -1;
@@ -169,6 +176,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<AttentionBlock> make_latent_attention(int window) { return std::make_unique<LatentAttentionBlock>(window); }
+std::unique_ptr<AttentionBlock> make_latent_attention(int window) {
+  return std::make_unique<LatentAttentionBlock>(window);
+}
 
 } // namespace foretrain::layers

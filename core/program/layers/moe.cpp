@@ -1,5 +1,6 @@
 #include "core/program/axes/expert.h"
 #include "core/program/axes/tensor.h"
+#include "core/program/layers/dropout.h"
 #include "core/program/layers/feed_forward.h"
 #include "core/program/layers/norm.h"
 
@@ -21,15 +22,17 @@ public:
     emit(b);
     std::vector<int> terms = {input, out_};
     if (shared_.up.weight >= 0) terms.push_back(shared_share_);
+    dropout_ = declare_dropout(b, "moe_out");
     const auto passes = static_cast<double>(terms.size() + 1);
-    b.compute(Segment::residual, terms, {sum}, {traffic(c, passes * row_bytes(c, sizes_.tokens))});
+    b.compute(Segment::residual, terms, with_mask(sum, dropout_), {traffic(c, passes * row_bytes(c, sizes_.tokens))});
   }
 
   void backward(BlockBuilder& b, int grad, int grad_input) override {
     const LayerContext& c = b.context();
     if (recomputes(c, RecomputeModule::moe)) recomputed(b, [&] { emit(b); });
-    int grad_norm = routed_backward(b, grad);
-    if (shared_.up.weight >= 0) grad_norm = shared_backward(b, grad, grad_norm);
+    const int grad_out = dropout_backward(b, dropout_, grad, "moe_out");
+    int grad_norm = routed_backward(b, grad_out);
+    if (shared_.up.weight >= 0) grad_norm = shared_backward(b, grad_out, grad_norm);
     norm_backward(b, norm_, grad_norm, grad, grad_input);
   }
 
@@ -47,10 +50,12 @@ private:
     sizes_ = expert::sizes_of(c);
     router_ = b.parameter({"router", {experts, h}, {experts, h}, false, true});
     if (moe.router_bias || moe.correction_bias) b.parameter({"router.bias", {experts}, {experts}, false, true});
-    up_ = b.parameter({"expert_up", {experts, matrices * moe.ffn, h}, {sizes_.experts, matrices * sizes_.width, h}, true, false});
+    up_ = b.parameter(
+        {"expert_up", {experts, matrices * moe.ffn, h}, {sizes_.experts, matrices * sizes_.width, h}, true, false});
     down_ = b.parameter({"expert_down", {experts, h, moe.ffn}, {sizes_.experts, h, sizes_.width}, true, false});
     if (moe.expert_bias) {
-      b.parameter({"expert_up.bias", {experts, matrices * moe.ffn}, {sizes_.experts, matrices * sizes_.width}, true, false});
+      b.parameter(
+          {"expert_up.bias", {experts, matrices * moe.ffn}, {sizes_.experts, matrices * sizes_.width}, true, false});
       b.parameter({"expert_down.bias", {experts, h}, {sizes_.experts, h}, true, false});
     }
     scores_ = b.buffer("router.scores", DType::fp32, {kRouterTensors, sizes_.tokens, experts}, MemoryPart::activations);
@@ -61,7 +66,8 @@ private:
     hidden_ = b.activation("expert_hidden", {sizes_.received, sizes_.width});
     out_ = b.temporary("moe_out", {sizes_.tokens, h});
     if (moe.shared_ffn > 0) {
-      shared_ = declare_mlp(b, "shared", moe.shared_ffn, Segment::shared_up, Segment::shared_activation, Segment::shared_down);
+      shared_ = declare_mlp(b, "shared", moe.shared_ffn, Segment::shared_up, Segment::shared_activation,
+                            Segment::shared_down);
       if (moe.shared_gate) b.parameter({"shared_gate", {h}, {h}, false, true});
     }
   }
@@ -82,7 +88,8 @@ private:
     }
     experts_forward(b);
     const int expert_out = b.temporary("expert_out", {sizes_.received, h});
-    b.compute(Segment::expert_down, {hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)}).weights = {down_};
+    b.compute(Segment::expert_down, {hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)})
+        .weights = {down_};
     int back = expert_out;
     if (!local) {
       const int unsorted = b.temporary("unsorted", {sizes_.received, h});
@@ -107,7 +114,8 @@ private:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
-    b.compute(Segment::expert_up, {expert_in_}, {up_out_}, {grouped(c, up_width, h, GemmRole::forward)}).weights = {up_};
+    b.compute(Segment::expert_up, {expert_in_}, {up_out_}, {grouped(c, up_width, h, GemmRole::forward)}).weights = {
+        up_};
     emit_activation(b);
   }
 
@@ -160,17 +168,20 @@ private:
     const std::int64_t h = c.model->hidden;
     const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
     const int grad_hidden = b.temporary("dexpert_hidden", {sizes_.received, sizes_.width});
-    b.compute(Segment::expert_down, {grad_out}, {grad_hidden}, {grouped(c, sizes_.width, h, GemmRole::input_gradient)}).weights = {down_};
+    b.compute(Segment::expert_down, {grad_out}, {grad_hidden}, {grouped(c, sizes_.width, h, GemmRole::input_gradient)})
+        .weights = {down_};
     if (recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { emit_activation(b); });
     in_weight_pass(b, [&] {
       b.compute(Segment::expert_down, {hidden_, grad_out}, {}, {grouped(c, h, sizes_.width, GemmRole::weight_gradient)})
           .weight_gradients = {down_};
     });
     const int grad_up = b.temporary("dexpert_up", {sizes_.received, up_width});
-    const double moved = static_cast<double>(c.width * sizes_.received) * static_cast<double>(2 * up_width + sizes_.width);
+    const double moved =
+        static_cast<double>(c.width * sizes_.received) * static_cast<double>(2 * up_width + sizes_.width);
     b.compute(Segment::expert_activation, {up_out_, grad_hidden, scores_}, {grad_up}, {traffic(c, moved)});
     const int grad_in = b.temporary("dexpert_in", {sizes_.received, h});
-    b.compute(Segment::expert_up, {grad_up}, {grad_in}, {grouped(c, h, up_width, GemmRole::input_gradient)}).weights = {up_};
+    b.compute(Segment::expert_up, {grad_up}, {grad_in}, {grouped(c, h, up_width, GemmRole::input_gradient)}).weights = {
+        up_};
     in_weight_pass(b, [&] {
       b.compute(Segment::expert_up, {expert_in_, grad_up}, {}, {grouped(c, up_width, h, GemmRole::weight_gradient)})
           .weight_gradients = {up_};
@@ -189,7 +200,8 @@ private:
               {gemm(c, sizes_.tokens, h, experts, GemmRole::input_gradient)})
         .weights = {router_};
     in_weight_pass(b, [&] {
-      b.compute(Segment::router, {norm_.output, grad_scores}, {}, {gemm(c, sizes_.tokens, experts, h, GemmRole::weight_gradient)})
+      b.compute(Segment::router, {norm_.output, grad_scores}, {},
+                {gemm(c, sizes_.tokens, experts, h, GemmRole::weight_gradient)})
           .weight_gradients = {router_};
     });
   }
@@ -214,6 +226,7 @@ private:
   }
 
   Norm norm_;
+  Dropout dropout_;
   expert::Sizes sizes_;
   Mlp shared_;
   int router_ = -1, up_ = -1, down_ = -1;
@@ -223,6 +236,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<FeedForwardBlock> make_moe() { return std::make_unique<Moe>(); }
+std::unique_ptr<FeedForwardBlock> make_moe() {
+  return std::make_unique<Moe>();
+}
 
 } // namespace foretrain::layers
