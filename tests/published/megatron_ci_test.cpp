@@ -1,0 +1,61 @@
+#include <gtest/gtest.h>
+
+#include "core/program/lower.h"
+#include "core/program/memory.h"
+#include "core/spec/measurement.h"
+#include "core/spec/presets.h"
+
+/// Peak allocated memory of Megatron-LM's functional tests (NVIDIA/Megatron-LM@d98e8a64d tests/functional_tests): the
+/// last rank, so the last stage; dropout, layer norms, biases, learned positions. Rows of full width on a known number
+/// of devices; the narrow ones test launch overheads and workspaces.
+namespace foretrain {
+namespace {
+
+struct Compared {
+  Measurement row;
+  double error = 0; ///< predicted / measured - 1
+};
+
+std::vector<Compared> compare(const std::string& file) {
+  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const auto assumptions = read_assumptions(data, file).value();
+  const MeasurementFile read = read_measurements(data.root / "measured" / (file + ".csv"), assumptions).value();
+  const MeasuredNames names = read_measured_names(data).value();
+  std::vector<Compared> compared;
+  for (const Measurement& row : read.rows) {
+    constexpr int kFullWidth = 2048;
+    if (row.hidden.value_or(0) < kFullWidth || !row.devices || !row.peak_memory) continue;
+    const auto plan = plan_of(row, names, data).value();
+    if (!plan || !plan->memory || plan->memory_rank != MemoryRank::last || plan->memory_kind != MemoryKind::allocated)
+      continue;
+    const Program program = lower(plan->plan, data.semantics(plan->plan.job.semantics).value());
+    const StageMemory memory = stage_memory(program, program.roles.back());
+    compared.push_back(
+        {row, static_cast<double>(memory.allocated.value) / static_cast<double>(plan->memory->value) - 1});
+  }
+  return compared;
+}
+
+// The same job (7 B, tp 4) took 1.000 GiB more on GB200 than on H100 and the cause is not known: these rows miss the
+// target of 1.5 % and are only kept from getting worse.
+bool unexplained(const Measurement& row) {
+  return row.device == "GB200" && row.tp == 4 && row.pp == 1;
+}
+
+TEST(PublishedMemory, MegatronFunctionalTestsOfFullWidth) {
+  int rows = 0;
+  int exceptions = 0;
+  for (const char* file : {"megatron_ci", "megatron_ci_history"})
+    for (const Compared& c : compare(file)) {
+      constexpr double kBand = 0.015;
+      constexpr double kUnexplainedBand = 0.03;
+      EXPECT_NEAR(c.error, 0, unexplained(c.row) ? kUnexplainedBand : kBand) << c.row.row_id;
+      ++rows;
+      exceptions += unexplained(c.row) ? 1 : 0;
+    }
+  EXPECT_GE(rows, 15);
+  EXPECT_LE(exceptions, 4);
+}
+
+} // namespace
+} // namespace foretrain
