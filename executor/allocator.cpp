@@ -42,6 +42,10 @@ void release(void* pointer) {
   std::free(base); // NOLINT: of aligned_alloc
 }
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winconsistent-missing-override" // which of them override depends on the version
+#endif
+
 /// Versions of LibTorch differ in whether `allocate` is const and whether `copy_data` exists: both are here, and those
 /// that the base declares override it.
 class CountingAllocator final : public c10::Allocator {
