@@ -189,10 +189,38 @@ LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const 
   return d;
 }
 
-void LayoutSpace::visit_group(std::size_t index, const std::function<bool(const Layout&)>& visit) const {
+std::int64_t LayoutSpace::visit_group(std::size_t index, const Visit& visit, const Visit& admit) const {
   const Group& group = groups_[index];
   const Dimensions d = dimensions_of(group.degrees);
   Layout layout = group.degrees;
+  std::int64_t skipped = 0;
+  for (const ScheduleChoice& schedule : d.schedules) {
+    const int chunks = layout.pp * schedule.chunks;
+    const int layers = std::max(1, (study_.model.layers + chunks - 1) / chunks);
+    const std::vector<RecomputeChoice> recompute = recomputations(study_.model, semantics_, study_.space.recompute, layers);
+    const std::size_t inside = d.micro_batch.size() * d.sequence_parallel.size() * d.context.size() * d.dispatch.size() * recompute.size();
+    layout.schedule = schedule;
+    for (const ShardingChoice& sharding : d.sharding) {
+      layout.sharding = sharding;
+      for (const bool offload : d.offload) {
+        layout.offload.optimizer = offload;
+        layout.micro_batch = d.micro_batch.front();
+        layout.sequence_parallel = d.sequence_parallel.front();
+        layout.context_parallel = d.context.front();
+        layout.expert_dispatch = d.dispatch.front();
+        layout.recompute = {};
+        if (admit && !admit(layout)) {
+          skipped += static_cast<std::int64_t>(inside);
+          continue;
+        }
+        if (!visit_inside(layout, d, recompute, visit)) return skipped;
+      }
+    }
+  }
+  return skipped;
+}
+
+bool LayoutSpace::visit_inside(Layout& layout, const Dimensions& d, const std::vector<RecomputeChoice>& recompute, const Visit& visit) {
   for (const int micro_batch : d.micro_batch) {
     layout.micro_batch = micro_batch;
     for (const bool sp : d.sequence_parallel) {
@@ -201,24 +229,15 @@ void LayoutSpace::visit_group(std::size_t index, const std::function<bool(const 
         layout.context_parallel = context;
         for (const DispatchChoice& dispatch : d.dispatch) {
           layout.expert_dispatch = dispatch;
-          for (const ScheduleChoice& schedule : d.schedules) {
-            layout.schedule = schedule;
-            const int layers = std::max(1, (study_.model.layers + layout.pp * schedule.chunks - 1) / (layout.pp * schedule.chunks));
-            for (const RecomputeChoice& recompute : recomputations(study_.model, semantics_, study_.space.recompute, layers)) {
-              layout.recompute = recompute;
-              for (const ShardingChoice& sharding : d.sharding) {
-                layout.sharding = sharding;
-                for (const bool offload : d.offload) {
-                  layout.offload.optimizer = offload;
-                  if (!visit(layout)) return;
-                }
-              }
-            }
+          for (const RecomputeChoice& choice : recompute) {
+            layout.recompute = choice;
+            if (!visit(layout)) return false;
           }
         }
       }
     }
   }
+  return true;
 }
 
 } // namespace foretrain

@@ -26,8 +26,11 @@ public:
   [[nodiscard]] std::int64_t group_size(std::size_t group) const;
   /// The degrees that the layouts of a group share; its other members are defaults.
   [[nodiscard]] const Layout& degrees(std::size_t group) const;
-  /// Visits every layout of a group in a fixed order; stops when `visit` returns false.
-  void visit_group(std::size_t group, const std::function<bool(const Layout&)>& visit) const;
+  using Visit = std::function<bool(const Layout&)>;
+  /// Visits every layout of a group in a fixed order; stops when `visit` returns false. `admit` is asked once per
+  /// schedule, sharding and offload, with the first layout that has them: what it refuses is not visited. Returns how
+  /// many were left out so.
+  std::int64_t visit_group(std::size_t group, const Visit& visit, const Visit& admit = {}) const;
 
 private:
   struct Group {
@@ -44,6 +47,7 @@ private:
     std::vector<bool> offload;
   };
   [[nodiscard]] Dimensions dimensions_of(const Layout& degrees) const;
+  static bool visit_inside(Layout& layout, const Dimensions& dimensions, const std::vector<RecomputeChoice>& recompute, const Visit& visit);
 
   Study study_;
   Semantics semantics_;

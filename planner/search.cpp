@@ -160,12 +160,18 @@ private:
         continue;
       }
       std::int64_t index = 0;
-      space_.visit_group(group, [&](const Layout& layout) {
+      const auto visit = [&](const Layout& layout) {
         const std::int64_t fitting = share.fits;
         judge(share, worker, layout, {group, index++});
         report(share, 1, share.fits - fitting);
         return !stopped();
-      });
+      };
+      // Model state depends neither on the micro-batch nor on recomputation: one look spares all layouts that share it.
+      const auto admit = [&](const Layout& layout) { return !capacity_ || !worker.state_exceeds(layout, *capacity_); };
+      const std::int64_t skipped = space_.visit_group(group, visit, admit);
+      if (skipped == 0) continue;
+      share.pruned["model-state"] += skipped;
+      report(share, skipped, 0);
     }
   }
 
@@ -179,10 +185,6 @@ private:
     ++share.legal;
     if (filter_.test({study_.job, study_.cluster, layout}) == Truth::no) {
       ++share.pruned["where"];
-      return;
-    }
-    if (capacity_ && worker.state_exceeds(layout, *capacity_)) {
-      ++share.pruned["model-state"];
       return;
     }
     Found found;

@@ -56,7 +56,7 @@ struct SearchResult {
   std::int64_t legal = 0;
   std::int64_t evaluated = 0;
   std::int64_t fits = 0;
-  std::map<std::string, std::int64_t> pruned;   ///< bound -> layouts not evaluated because of it
+  std::map<std::string, std::int64_t> pruned;   ///< bound -> layouts not judged because of it
   std::map<std::string, std::int64_t> rejected; ///< rule -> count ("out-of-memory" among them)
   std::vector<Candidate> ranked;                ///< best first by the objective, `top` entries, all with a prediction
   std::vector<Candidate> kept;                  ///< best by the objective, at most `keep`; ranked ones are the first
