@@ -1,5 +1,6 @@
 #include "planner/cli/context.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <thread>
 
@@ -23,7 +24,9 @@ int complain(const Error& error) {
 }
 
 int print_and(const std::string& text, int code) {
+  errno = 0;
   const Result<void> printed = print(text);
+  if (!printed && errno == EPIPE) return kBadInput; // a reader that has seen enough, as `head`: nothing to say
   return printed ? code : complain(printed.error());
 }
 

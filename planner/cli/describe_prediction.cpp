@@ -112,10 +112,10 @@ std::string time_table(const Prediction& prediction) {
 std::string rejection_line(const Rejection& rejection) {
   std::string text = fmt::format("  {}: {}", rejection.rule, rejection.reason);
   if (!rejection.nearest.empty()) text += fmt::format("; nearest: {}", join(rejection.nearest, ", "));
-  return text + "\n";
+  return text;
 }
 
-std::string summary_lines(const Prediction& prediction) {
+std::string summary_lines(const Prediction& prediction, int width) {
   std::string text;
   switch (prediction.verdict) {
   case Verdict::fits:
@@ -129,19 +129,20 @@ std::string summary_lines(const Prediction& prediction) {
     break;
   }
   text += prediction.rejections.empty() ? "\n" : ":\n";
-  for (const Rejection& rejection : prediction.rejections) text += rejection_line(rejection);
+  for (const Rejection& rejection : prediction.rejections) text += wrapped(rejection_line(rejection), width);
   if (prediction.step_time.value > 0) {
     const auto& interval = prediction.step_time_interval;
-    text += fmt::format("step {} ({} to {}, 80 %; {}, {})", pretty(prediction.step_time), pretty(interval[0]),
-                        pretty(interval[1]), id_of(prediction.engine), id_of(prediction.evidence));
-    text += fmt::format(", {} tokens/s/GPU",
+    std::string line =
+        fmt::format("step {} ({} to {}, 80 %; {}, {})", pretty(prediction.step_time), pretty(interval[0]),
+                    pretty(interval[1]), id_of(prediction.engine), id_of(prediction.evidence));
+    line += fmt::format(", {} tokens/s/GPU",
                         with_commas(static_cast<std::int64_t>(prediction.tokens_per_s_per_device + 0.5)));
     if (prediction.model_tflops_per_device > 0)
-      text += fmt::format(", {:.0f} TFLOP/s/GPU, {:.1f} % MFU ({})", prediction.model_tflops_per_device,
+      line += fmt::format(", {:.0f} TFLOP/s/GPU, {:.1f} % MFU ({})", prediction.model_tflops_per_device,
                           prediction.mfu_percent, prediction.flop_convention);
-    text += "\n";
+    text += wrapped(line, width);
   }
-  for (const std::string& note : prediction.notes) text += fmt::format("note: {}\n", note);
+  for (const std::string& note : prediction.notes) text += wrapped("note: " + note, width);
   return text;
 }
 

@@ -18,9 +18,9 @@ namespace foretrain::cli {
 [[nodiscard]] std::string time_table(const Prediction& prediction);
 
 /// "fits: 12.3 s per step, 1,234 tokens/s/GPU, 412 TFLOP/s, 41.7 % MFU (megatron) …".
-[[nodiscard]] std::string summary_lines(const Prediction& prediction);
+[[nodiscard]] std::string summary_lines(const Prediction& prediction, int width);
 
-/// "  out-of-memory: stage 0 needs …; nearest: tp 4".
+/// "  out-of-memory: stage 0 needs …; nearest: tp 4", without a newline.
 [[nodiscard]] std::string rejection_line(const Rejection& rejection);
 
 } // namespace foretrain::cli

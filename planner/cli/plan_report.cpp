@@ -47,23 +47,6 @@ std::string top_counts(const std::map<std::string, std::int64_t>& counts) {
   return text;
 }
 
-/// Breaks a line at spaces so that it fits, continuation lines indented.
-std::string wrapped(const std::string& line, int width) {
-  std::string out;
-  std::string rest = line;
-  std::string indent;
-  while (columns_of(rest) > width) {
-    std::size_t at = std::string::npos;
-    for (std::size_t i = indent.size() + 1; i < rest.size() && columns_of(rest.substr(0, i)) <= width; ++i)
-      if (rest[i] == ' ' && i > indent.size()) at = i;
-    if (at == std::string::npos) break;
-    out += rest.substr(0, at) + "\n";
-    indent = std::string(std::min<std::size_t>(line.find_first_not_of(' '), 8) + 2, ' ');
-    rest = indent + rest.substr(at + 1);
-  }
-  return out + rest + "\n";
-}
-
 /// One near miss per rule: the closest.
 std::string near_miss_text(const SearchResult& result, int width) {
   constexpr int kShown = 4;
@@ -140,7 +123,7 @@ std::string plan_text(const Study& study, const SearchResult& result, int width)
                     width);
   text += near_miss_text(result, width);
   const Candidate& best = result.ranked.front();
-  text += wrapped("\nBest: " + describe(best.layout), width) + summary_lines(best.prediction);
+  text += wrapped("\nBest: " + describe(best.layout), width) + summary_lines(best.prediction, width);
   text += "\nMemory per stage, GiB\n" + memory_table(best.prediction, width);
   text += "\nStep time\n" + time_table(best.prediction);
   return text;

@@ -34,10 +34,10 @@ constexpr std::array kColumns = {
     Column{"sequence_parallel", "no", 8},
     Column{"schedule", "", 1},
     Column{"chunks", "1", 1},
-    Column{"sharding", "", 4},
+    Column{"sharding", "", 2},
     Column{"recompute_detail", "", 2},
-    Column{"context_parallel", "-", 10},
-    Column{"dispatch", "-", 10},
+    Column{"context_parallel", "-", 2},
+    Column{"dispatch", "-", 2},
     Column{"offload_optimizer", "no", 5},
     Column{"engine", "", 11},
 };
@@ -75,6 +75,22 @@ std::vector<std::size_t> fitting_columns(const std::vector<std::vector<std::stri
 
 int columns_of(std::string_view text) {
   return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string wrapped(const std::string& line, int width) {
+  std::string out;
+  std::string rest = line;
+  std::string indent;
+  while (columns_of(rest) > width) {
+    std::size_t at = std::string::npos;
+    for (std::size_t i = indent.size() + 1; i < rest.size() && columns_of(rest.substr(0, i)) <= width; ++i)
+      if (rest[i] == ' ' && i > indent.size()) at = i;
+    if (at == std::string::npos) break;
+    out += rest.substr(0, at) + "\n";
+    indent = std::string(std::min<std::size_t>(line.find_first_not_of(' '), 8) + 2, ' ');
+    rest = indent + rest.substr(at + 1);
+  }
+  return out + rest + "\n";
 }
 
 std::string text_table(const std::vector<std::vector<std::string>>& rows, int indent) {

@@ -15,6 +15,9 @@ namespace foretrain::cli {
 /// Columns of a printed text in a terminal: UTF-8 characters, each one wide.
 [[nodiscard]] int columns_of(std::string_view text);
 
+/// A line broken at spaces so that it fits, continuation lines indented; with a newline at the end.
+[[nodiscard]] std::string wrapped(const std::string& line, int width);
+
 struct LayoutTable {
   std::string text;
   std::vector<std::string> left_out; ///< field ids of columns that did not fit

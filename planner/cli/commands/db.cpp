@@ -143,7 +143,7 @@ Result<Answer> near_misses_of(const Store& store, const StudySummary& summary) {
   Answer answer{"", summary_json(summary)};
   answer.json["near_misses"] = Json::array();
   for (const StoredNearMiss& miss : misses) {
-    answer.text += describe(miss.layout) + "\n" + rejection_line(miss.rejection);
+    answer.text += describe(miss.layout) + "\n" + rejection_line(miss.rejection) + "\n";
     answer.json["near_misses"].push_back({{"plan", to_json(Plan{study.model, study.cluster, study.job, miss.layout})},
                                           {"rejection", to_json(miss.rejection)}});
   }

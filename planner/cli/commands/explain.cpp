@@ -61,7 +61,7 @@ std::string signed_time(Seconds seconds) {
 }
 
 std::string explanation_text(const Predicted& plan, const Predicted& baseline, const Explanation& explanation,
-                             bool searched) {
+                             bool searched, int width) {
   std::string text = fmt::format(
       "{}\n{}\n  step {}\n{} {}\n  step {}\n\n", job_line(plan.plan.model, plan.plan.cluster, plan.plan.job),
       describe(plan.plan.layout), pretty(explanation.step),
@@ -75,7 +75,7 @@ std::string explanation_text(const Predicted& plan, const Predicted& baseline, c
                         signed_time(difference.plan - difference.baseline), pretty(difference.plan),
                         pretty(difference.baseline));
   text += fmt::format("  {:<10} {:>10}\n", "this plan", pretty(explanation.step));
-  if (plan.prediction.verdict != Verdict::fits) text += "\nthis plan " + summary_lines(plan.prediction);
+  if (plan.prediction.verdict != Verdict::fits) text += "\nthis plan " + summary_lines(plan.prediction, width);
   return text;
 }
 
@@ -108,7 +108,7 @@ int run_explain(const Context& context, const ExplainOptions& options) {
   const Predicted plan{loaded->plan, std::move(*prediction)};
   if (plan.prediction.verdict == Verdict::illegal) {
     if (options.json) return print_and(Json{{"prediction", to_json(plan.prediction)}}.dump(2) + "\n", kNothingFits);
-    return print_and(summary_lines(plan.prediction), kNothingFits);
+    return print_and(summary_lines(plan.prediction, context.width), kNothingFits);
   }
   const auto baseline = baseline_of(context, options, *loaded, *engine);
   if (!baseline) return complain(baseline.error());
@@ -116,7 +116,7 @@ int run_explain(const Context& context, const ExplainOptions& options) {
     return print_and(options.json
                          ? Json{{"prediction", to_json(plan.prediction)}}.dump(2) + "\n"
                          : "nothing fits on this cluster, so that there is nothing to compare with\n\nthis plan " +
-                               summary_lines(plan.prediction),
+                               summary_lines(plan.prediction, context.width),
                      kNothingFits);
   if ((*baseline)->prediction.verdict == Verdict::illegal)
     return complain({Error::Kind::input, "this plan cannot run: " + (*baseline)->prediction.rejections.front().reason,
@@ -124,7 +124,7 @@ int run_explain(const Context& context, const ExplainOptions& options) {
   const Explanation explanation = explain(plan.plan, plan.prediction, (*baseline)->plan, (*baseline)->prediction);
   const int code = plan.prediction.verdict == Verdict::fits ? kDone : kNothingFits;
   if (options.json) return print_and(explanation_json(plan, **baseline, explanation).dump(2) + "\n", code);
-  return print_and(explanation_text(plan, **baseline, explanation, options.against.empty()), code);
+  return print_and(explanation_text(plan, **baseline, explanation, options.against.empty(), context.width), code);
 }
 
 } // namespace foretrain::cli

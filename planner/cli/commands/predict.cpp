@@ -13,7 +13,7 @@ namespace {
 
 std::string prediction_text(const Plan& plan, const Prediction& prediction, int width) {
   std::string text = job_line(plan.model, plan.cluster, plan.job) + "\n" + describe(plan.layout) + "\n\n";
-  text += summary_lines(prediction);
+  text += summary_lines(prediction, width);
   if (!prediction.memory.empty()) text += "\nMemory per stage, GiB\n" + memory_table(prediction, width);
   if (prediction.step_time.value > 0) text += "\nStep time\n" + time_table(prediction);
   return text;

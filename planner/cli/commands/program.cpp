@@ -19,7 +19,7 @@ int report_illegal(const std::vector<Rejection>& rejections, bool json) {
     return print_and(Json{{"rejections", std::move(list)}}.dump(2) + "\n", kNothingFits);
   }
   std::string text = "cannot run:\n";
-  for (const Rejection& rejection : rejections) text += rejection_line(rejection);
+  for (const Rejection& rejection : rejections) text += rejection_line(rejection) + "\n";
   return print_and(text, kNothingFits);
 }
 
