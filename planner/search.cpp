@@ -159,6 +159,13 @@ private:
         report(share, space_.group_size(group), 0);
         continue;
       }
+      FieldRow row{study_.job, study_.cluster, degrees};
+      row.degrees_only = true;
+      if (filter_.test(row) == Truth::no) {
+        share.pruned["where"] += space_.group_size(group);
+        report(share, space_.group_size(group), 0);
+        continue;
+      }
       std::int64_t index = 0;
       const auto visit = [&](const Layout& layout) {
         const std::int64_t fitting = share.fits;
@@ -176,6 +183,10 @@ private:
   }
 
   void judge(Share& share, Evaluator::Worker& worker, const Layout& layout, Position position) {
+    if (filter_.test({study_.job, study_.cluster, layout}) == Truth::no) {
+      ++share.pruned["where"];
+      return;
+    }
     const RuleInput input{study_.model, study_.cluster, study_.job, semantics_, layout, devices_};
     if (const auto rejection = first_rejection(input, RuleScope::layout)) {
       ++share.rejected[rejection->rule];
@@ -183,10 +194,6 @@ private:
       return;
     }
     ++share.legal;
-    if (filter_.test({study_.job, study_.cluster, layout}) == Truth::no) {
-      ++share.pruned["where"];
-      return;
-    }
     Found found;
     found.candidate.layout = layout;
     found.candidate.slots = worker.evaluate(layout);

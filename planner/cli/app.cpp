@@ -152,10 +152,12 @@ void add_db(CLI::App& app, Arguments& arguments) {
 std::string hint_about(const CLI::App& app, int argc, const char* const* argv) {
   std::vector<std::string> words;
   const CLI::App* at = &app;
+  int depth = 0; // argument that named `at`
   for (int i = 1; i < argc; ++i)
     for (const CLI::App* command : at->get_subcommands({}))
       if (command->get_name() == argv[i]) {
         at = command;
+        depth = i;
         break;
       }
   for (const CLI::App* command : at->get_subcommands({})) words.push_back(command->get_name());
@@ -164,7 +166,7 @@ std::string hint_about(const CLI::App& app, int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const bool known = std::find(words.begin(), words.end(), word.substr(0, word.find('='))) != words.end();
-    const bool candidate = word.starts_with("--") || (at == &app && i == 1);
+    const bool candidate = word.starts_with("--") || i == depth + 1;
     if (!candidate || known || word.size() > 64) continue;
     if (const auto close = nearest(word, words)) return fmt::format("did you mean '{}'?", *close);
   }

@@ -65,22 +65,22 @@ std::vector<std::string> schedule_ids() {
 
 Field count_field(std::string_view id, std::string_view title, std::string_view help,
                   FieldValue (*get)(const FieldRow&)) {
-  return {id, title, "", help, FieldKind::number, 0, false, {}, get};
+  return {id, title, "", help, FieldKind::number, 0, false, false, {}, get};
 }
 
 Field text_field(std::string_view id, std::string_view title, std::string_view help, std::vector<std::string> values,
                  FieldValue (*get)(const FieldRow&)) {
-  return {id, title, "", help, FieldKind::text, 0, false, std::move(values), get};
+  return {id, title, "", help, FieldKind::text, 0, false, false, std::move(values), get};
 }
 
 Field flag_field(std::string_view id, std::string_view title, std::string_view help,
                  FieldValue (*get)(const FieldRow&)) {
-  return {id, title, "", help, FieldKind::flag, 0, false, {}, get};
+  return {id, title, "", help, FieldKind::flag, 0, false, false, {}, get};
 }
 
 Field outcome_field(std::string_view id, std::string_view title, std::string_view unit, std::string_view help,
                     int decimals, FieldValue (*get)(const FieldRow&)) {
-  return {id, title, unit, help, FieldKind::number, decimals, true, {}, get};
+  return {id, title, unit, help, FieldKind::number, decimals, true, false, {}, get};
 }
 
 using Row = const FieldRow&;
@@ -188,11 +188,11 @@ void add_outcome(std::vector<Field>& list) {
   part("dp_s", "data-parallel communication on the critical path", [](Row r) { return part_seconds(r, TimePart::dp); });
   part("bubble_s", "waiting for other stages", [](Row r) { return part_seconds(r, TimePart::bubble); });
   part("optimizer_s", "optimizer step", [](Row r) { return part_seconds(r, TimePart::optimizer); });
-  list.push_back({"engine", "engine", "", "what predicted the time", FieldKind::text, 0, true,
+  list.push_back({"engine", "engine", "", "what predicted the time", FieldKind::text, 0, true, false,
                   ids(std::array{Engine::slots, Engine::replay, Engine::simgrid}), [](Row r) {
                     return r.prediction ? FieldValue(std::string(id_of(r.prediction->engine))) : FieldValue();
                   }});
-  list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true,
+  list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true, false,
                   ids(std::array{Verdict::fits, Verdict::oom, Verdict::illegal}), [](Row r) {
                     return r.prediction ? FieldValue(std::string(id_of(r.prediction->verdict))) : FieldValue();
                   }});
@@ -201,6 +201,9 @@ void add_outcome(std::vector<Field>& list) {
 std::vector<Field> all_fields() {
   std::vector<Field> list;
   add_layout(list);
+  for (Field& field : list)
+    for (const std::string_view degree : {"tp", "pp", "cp", "ep", "etp", "dp", "gpus"})
+      if (field.id == degree) field.degree = true;
   add_outcome(list);
   return list;
 }

@@ -45,6 +45,7 @@ std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t
   constexpr std::size_t kMost = 3;
   constexpr std::int64_t kFarthest = 4096;
   std::vector<std::string> names;
+  value = std::min(value, highest + 1); // far beyond: the values below the highest are the nearest
   const std::int64_t reach = std::min(kFarthest, std::max(value, highest - value));
   for (std::int64_t distance = 1; distance <= reach && names.size() < kMost; ++distance)
     for (const std::int64_t candidate : {value - distance, value + distance})

@@ -92,6 +92,16 @@ TEST(Filter, UnknownFiguresDecideNothing) {
   EXPECT_EQ(test("tp / (pp - 4) > 1", row), Truth::unknown); // division by zero
 }
 
+TEST(Filter, DegreesAloneDecideWhatTheyCan) {
+  const Sample sample;
+  FieldRow row = sample.before_evaluation();
+  row.degrees_only = true;
+  EXPECT_EQ(test("tp == 4", row), Truth::no);
+  EXPECT_EQ(test("tp == 8", row), Truth::yes);
+  EXPECT_EQ(test("micro_batch == 7", row), Truth::unknown);
+  EXPECT_EQ(test("tp == 4 and micro_batch == 1", row), Truth::no);
+}
+
 TEST(Filter, EmptyTextAdmitsAll) {
   const Sample sample;
   EXPECT_EQ(test("", sample.row()), Truth::yes);
