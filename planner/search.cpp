@@ -222,6 +222,7 @@ private:
   }
 
   void miss(Share& share, const Rejection& rejection, const Layout& layout, const Evaluation& slots, Position position) const {
+    if (options_.near_misses <= 0) return;
     auto& list = share.misses.try_emplace(rejection.rule, static_cast<std::size_t>(std::max(0, options_.near_misses))).first->second;
     Missed missed;
     missed.excess = rejection.available > 0 ? std::abs(rejection.needed / rejection.available - 1) : 1;
