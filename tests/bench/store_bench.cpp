@@ -8,7 +8,7 @@ namespace {
 /// What `plan` does at its end: 100,000 candidates of two stages, in batches of 10,000, with the disk.
 void keep_100000_candidates(benchmark::State& state) {
   constexpr int kBatch = 10'000;
-  std::vector<std::vector<Candidate>> batches;
+  std::vector<std::vector<NewCandidate>> batches;
   for (int i = 0; i < 10; ++i) batches.push_back(test::sample_batch(i * kBatch, kBatch));
   for (auto _ : state) {
     const test::TemporaryFolder folder;
