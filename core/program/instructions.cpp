@@ -5,7 +5,9 @@
 namespace foretrain {
 namespace {
 
-bool is_gradient(Pass pass) { return pass == Pass::backward || pass == Pass::input; }
+bool is_gradient(Pass pass) {
+  return pass == Pass::backward || pass == Pass::input;
+}
 
 Instruction transfer(InstructionKind kind, const ScheduleSlot& slot, int peer, int batch) {
   Instruction instruction;
@@ -28,7 +30,9 @@ Instruction run(const ScheduleSlot& slot) {
 }
 
 /// Activations come from the stage before, gradients from the one after; what is sent goes the other way.
-int source(const ScheduleSlot& slot) { return is_gradient(slot.pass) ? 1 : -1; }
+int source(const ScheduleSlot& slot) {
+  return is_gradient(slot.pass) ? 1 : -1;
+}
 
 } // namespace
 
@@ -44,45 +48,93 @@ bool needs_send(const ScheduleSlot& slot, const ScheduleShape& shape, int stage)
   return is_gradient(slot.pass) && depth > 0;
 }
 
-std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage,
-                                         bool blocking) {
+namespace {
+
+/// Slots that share one batch of transfers: [first, end) of the order.
+struct Unit {
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
+
+/// Megatron's interleaved schedule, when it does not overlap, runs a forward and a backward between two batches once it
+/// is warm (schedules.py, forward_backward_pipelining_with_interleaving; the warm-up is 2 (p - i - 1) + (v - 1) N
+/// slots). Everything else communicates after every slot.
+std::vector<Unit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage) {
+  const int group = shape.group == 0 ? shape.stages : shape.group;
+  const auto warm_up = static_cast<std::size_t>(2 * (shape.stages - stage - 1) + (shape.chunks - 1) * group);
+  std::vector<Unit> units;
+  for (std::size_t i = 0; i < order.size();) {
+    const bool pair = shape.chunks > 1 && i >= warm_up && i + 1 < order.size() && order[i].pass == Pass::forward &&
+                      is_gradient(order[i + 1].pass);
+    units.push_back({i, i + (pair ? 2 : 1)});
+    i = units.back().end;
+  }
+  return units;
+}
+
+/// After each unit, what it made is sent and what the next one needs is received, in one batch that compute waits for.
+std::vector<Instruction> blocking_instructions(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
+                                               int stage) {
+  std::vector<Instruction> list;
+  list.reserve(order.size() * 5);
+  const std::vector<Unit> units = units_of(order, shape, stage);
+  int batch = 0;
+  const auto each = [&](const Unit& unit, bool sends, InstructionKind kind, int number) {
+    for (std::size_t i = unit.first; i < unit.end; ++i)
+      if (sends ? needs_send(order[i], shape, stage) : needs_receive(order[i], shape, stage))
+        list.push_back(transfer(kind, order[i], sends ? -source(order[i]) : source(order[i]), number));
+  };
+  const auto exchange = [&](const Unit& before, const Unit& after) {
+    const std::size_t start = list.size();
+    each(before, true, InstructionKind::send, batch);
+    each(after, false, InstructionKind::receive, batch);
+    each(before, true, InstructionKind::wait_send, -1);
+    each(after, false, InstructionKind::wait_receive, -1);
+    if (list.size() > start) ++batch;
+  };
+  exchange({}, units.empty() ? Unit{} : units.front());
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (std::size_t i = units[u].first; i < units[u].end; ++i) list.push_back(run(order[i]));
+    exchange(units[u], u + 1 < units.size() ? units[u + 1] : Unit{});
+  }
+  return list;
+}
+
+/// The next slot's receive is posted before a slot runs; a send is released one slot later.
+std::vector<Instruction> overlapped_instructions(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
+                                                 int stage) {
   std::vector<Instruction> list;
   list.reserve(order.size() * 5);
   int batch = 0;
-  const auto receive = [&](const ScheduleSlot& slot, int number) {
-    list.push_back(transfer(InstructionKind::receive, slot, source(slot), number));
+  const auto receive = [&](const ScheduleSlot& slot) {
+    list.push_back(transfer(InstructionKind::receive, slot, source(slot), batch++));
   };
-  const auto wait_receive = [&](const ScheduleSlot& slot) {
-    list.push_back(transfer(InstructionKind::wait_receive, slot, source(slot), -1));
+  if (!order.empty() && needs_receive(order.front(), shape, stage)) receive(order.front());
+  std::optional<ScheduleSlot> in_flight;
+  const auto release = [&] {
+    if (in_flight) list.push_back(transfer(InstructionKind::release_send, *in_flight, -source(*in_flight), -1));
+    in_flight.reset();
   };
-  if (!order.empty() && needs_receive(order.front(), shape, stage)) {
-    receive(order.front(), batch++);
-    if (blocking) wait_receive(order.front());
-  }
-  std::optional<ScheduleSlot> in_flight; // overlapped: a send that is waited for one slot later
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ScheduleSlot& slot = order[i];
-    const ScheduleSlot* next = i + 1 < order.size() && needs_receive(order[i + 1], shape, stage) ? &order[i + 1] : nullptr;
-    const bool sends = needs_send(slot, shape, stage);
-    if (!blocking) {
-      if (next) receive(*next, batch++);
-      if (needs_receive(slot, shape, stage)) wait_receive(slot);
-    }
+    if (i + 1 < order.size() && needs_receive(order[i + 1], shape, stage)) receive(order[i + 1]);
+    if (needs_receive(slot, shape, stage))
+      list.push_back(transfer(InstructionKind::wait_receive, slot, source(slot), -1));
     list.push_back(run(slot));
-    if (!blocking && in_flight) {
-      list.push_back(transfer(InstructionKind::release_send, *in_flight, -source(*in_flight), -1));
-      in_flight.reset();
-    }
-    if (sends) list.push_back(transfer(InstructionKind::send, slot, -source(slot), batch));
-    if (blocking) {
-      if (next) receive(*next, batch);
-      if (sends) list.push_back(transfer(InstructionKind::wait_send, slot, -source(slot), -1));
-      if (next) wait_receive(*next);
-    } else if (sends) in_flight = slot;
-    if (sends || (blocking && next)) ++batch;
+    release();
+    if (!needs_send(slot, shape, stage)) continue;
+    list.push_back(transfer(InstructionKind::send, slot, -source(slot), batch++));
+    in_flight = slot;
   }
-  if (in_flight) list.push_back(transfer(InstructionKind::release_send, *in_flight, -source(*in_flight), -1));
+  release();
   return list;
+}
+
+} // namespace
+
+std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage,
+                                         bool blocking) {
+  return blocking ? blocking_instructions(order, shape, stage) : overlapped_instructions(order, shape, stage);
 }
 
 } // namespace foretrain

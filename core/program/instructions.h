@@ -10,7 +10,8 @@ namespace foretrain {
 /// The instructions of one stage: the schedule's slots with the transfers between stages.
 ///
 /// Blocking (Megatron's schedules without interleaving): what a slot sends and what the next slot needs are issued as one
-/// batch after the slot, and compute waits for both. Overlapped: the next slot's receive is posted before the slot runs,
+/// batch after the slot, and compute waits for both; interleaved, warm stages run a forward and a backward between two
+/// batches. Overlapped: the next slot's receive is posted before the slot runs,
 /// the slot waits for its own input only, and a send is waited for one slot later.
 [[nodiscard]] std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
                                                        int stage, bool blocking);
