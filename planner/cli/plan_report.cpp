@@ -48,7 +48,7 @@ std::string top_counts(const std::map<std::string, std::int64_t>& counts) {
 }
 
 /// One near miss per rule: the closest.
-std::string near_miss_text(const SearchResult& result, int width) {
+std::string near_miss_text(const SearchResult& result, int width, bool color) {
   constexpr int kShown = 4;
   std::string text;
   std::vector<std::string> seen;
@@ -60,7 +60,7 @@ std::string near_miss_text(const SearchResult& result, int width) {
     text += wrapped(line, width);
     if (static_cast<int>(seen.size()) == kShown) break;
   }
-  return text.empty() ? "" : "\nNear misses\n" + text;
+  return text.empty() ? "" : "\n" + bold("Near misses", color) + "\n" + text;
 }
 
 std::string counts_text(const SearchResult& result, int width) {
@@ -102,17 +102,17 @@ Json plan_document(const Study& study, const SearchResult& result) {
   return json;
 }
 
-std::string plan_text(const Study& study, const SearchResult& result, int width) {
+std::string plan_text(const Study& study, const SearchResult& result, int width, bool color) {
   std::string text = wrapped(job_line(study.model, study.cluster, study.job), width);
   if (!study.where.empty()) text += wrapped("where " + study.where, width);
   text += fmt::format("by {}\n\n", id_of(study.objective));
   if (result.ranked.empty()) {
-    text += "Nothing fits.\n\n" + counts_text(result, width) + near_miss_text(result, width);
+    text += "Nothing fits.\n\n" + counts_text(result, width) + near_miss_text(result, width, color);
     return text;
   }
   const std::vector<FieldRow> rows = rows_of(study, result);
   const LayoutTable table = layout_table(rows, width);
-  text += table.text + "\n";
+  text += with_bold_head(table.text, color) + "\n";
   if (!table.left_out.empty())
     text += wrapped("not shown for want of width (see --csv): " + join(table.left_out, ", "), width);
   if (!result.complete) text += "stopped early: the best of what was searched\n";
@@ -121,11 +121,11 @@ std::string plan_text(const Study& study, const SearchResult& result, int width)
     text += wrapped(fmt::format("{} of these lie within the uncertainty of the best: their order is not settled",
                                 result.tied_with_best),
                     width);
-  text += near_miss_text(result, width);
+  text += near_miss_text(result, width, color);
   const Candidate& best = result.ranked.front();
   text += wrapped("\nBest: " + describe(best.layout), width) + summary_lines(best.prediction, width);
-  text += "\nMemory per stage, GiB\n" + memory_table(best.prediction, width);
-  text += "\nStep time\n" + time_table(best.prediction);
+  text += "\n" + bold("Memory per stage, GiB", color) + "\n" + memory_table(best.prediction, width);
+  text += "\n" + bold("Step time", color) + "\n" + time_table(best.prediction);
   return text;
 }
 

@@ -10,8 +10,8 @@ namespace foretrain::cli {
 /// The document of `foretrain plan --json` (docs/cli.md).
 [[nodiscard]] Json plan_document(const Study& study, const SearchResult& result);
 
-/// The same for people, `width` columns wide.
-[[nodiscard]] std::string plan_text(const Study& study, const SearchResult& result, int width);
+/// The same for people, `width` columns wide; `color`: for a terminal.
+[[nodiscard]] std::string plan_text(const Study& study, const SearchResult& result, int width, bool color);
 
 /// The ranked layouts with all fields.
 [[nodiscard]] std::string plan_csv(const Study& study, const SearchResult& result);

@@ -116,6 +116,15 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows, int in
   return out;
 }
 
+std::string bold(const std::string& text, bool color) {
+  return color ? "\033[1m" + text + "\033[0m" : text;
+}
+
+std::string with_bold_head(const std::string& table, bool color) {
+  const std::size_t end = std::min(table.find('\n'), table.size());
+  return bold(table.substr(0, end), color) + table.substr(end);
+}
+
 LayoutTable layout_table(std::span<const FieldRow> rows, int width) {
   std::vector<std::vector<std::string>> columns = {{"#"}};
   std::vector<Column> shown = {{"#", "", 0}};

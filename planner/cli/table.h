@@ -18,6 +18,11 @@ namespace foretrain::cli {
 /// A line broken at spaces so that it fits, continuation lines indented; with a newline at the end.
 [[nodiscard]] std::string wrapped(const std::string& line, int width);
 
+/// For terminals: bold, or as it is.
+[[nodiscard]] std::string bold(const std::string& text, bool color);
+/// The first line of a table in bold.
+[[nodiscard]] std::string with_bold_head(const std::string& table, bool color);
+
 struct LayoutTable {
   std::string text;
   std::vector<std::string> left_out; ///< field ids of columns that did not fit

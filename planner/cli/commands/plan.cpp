@@ -45,7 +45,7 @@ int report(const Context& context, const PlanOptions& options, const Study& stud
   const int code = !result.complete ? kInterrupted : result.ranked.empty() ? kNothingFits : kDone;
   if (options.json) return print_and(plan_document(study, result).dump(2) + "\n", code);
   if (options.csv) return print_and(plan_csv(study, result), code);
-  return print_and(plan_text(study, result, context.width), code);
+  return print_and(plan_text(study, result, context.width, context.color), code);
 }
 
 } // namespace

@@ -4,6 +4,7 @@
 #include "planner/cli/commands/commands.h"
 #include "planner/cli/describe_prediction.h"
 #include "planner/cli/inputs.h"
+#include "planner/cli/table.h"
 #include "planner/cli/timeline.h"
 #include "planner/explain.h"
 #include "planner/search.h"
@@ -11,11 +12,12 @@
 namespace foretrain::cli {
 namespace {
 
-std::string prediction_text(const Plan& plan, const Prediction& prediction, int width) {
+std::string prediction_text(const Plan& plan, const Prediction& prediction, int width, bool color) {
   std::string text = job_line(plan.model, plan.cluster, plan.job) + "\n" + describe(plan.layout) + "\n\n";
   text += summary_lines(prediction, width);
-  if (!prediction.memory.empty()) text += "\nMemory per stage, GiB\n" + memory_table(prediction, width);
-  if (prediction.step_time.value > 0) text += "\nStep time\n" + time_table(prediction);
+  if (!prediction.memory.empty())
+    text += "\n" + bold("Memory per stage, GiB", color) + "\n" + memory_table(prediction, width);
+  if (prediction.step_time.value > 0) text += "\n" + bold("Step time", color) + "\n" + time_table(prediction);
   return text;
 }
 
@@ -36,7 +38,7 @@ int run_predict(const Context& context, const PredictOptions& options) {
     if (!options.json) remark(fmt::format("timeline in {}: open it in Perfetto or chrome://tracing", options.trace));
   }
   if (options.json) return print_and(to_json(*prediction).dump(2) + "\n", code);
-  return print_and(prediction_text(loaded->plan, *prediction, context.width), code);
+  return print_and(prediction_text(loaded->plan, *prediction, context.width, context.color), code);
 }
 
 } // namespace foretrain::cli

@@ -94,7 +94,7 @@ int run_presets(const Context& context, const PresetsOptions& options) {
   }
   const auto rows = rows_of(options.kind, context.data);
   if (!rows) return complain(rows.error());
-  if (!options.json) return print_and(text_table(*rows), kDone);
+  if (!options.json) return print_and(with_bold_head(text_table(*rows), context.color), kDone);
   Json list = Json::array();
   for (std::size_t i = 1; i < rows->size(); ++i) {
     const auto document = document_of(options.kind, (*rows)[i].front(), context.data);

@@ -95,6 +95,13 @@ TEST(PresetsCommand, ListsAndPrintsWhatPlanTakes) {
   EXPECT_EQ(outcome.out, expected);
 }
 
+TEST(PresetsCommand, ColorsOnRequestOnly) {
+  const std::string plain = foretrain({"presets", "models"}).out;
+  EXPECT_EQ(plain.find('\033'), std::string::npos) << "stdout is no terminal";
+  EXPECT_EQ(foretrain({"--color", "always", "presets", "models"}).out.rfind("\033[1m", 0), 0U);
+  EXPECT_EQ(foretrain({"--color", "never", "presets", "models"}).out, plain);
+}
+
 TEST(SchemaCommand, PrintsEverySchemaOfItsList) {
   const Outcome list = foretrain({"schema"});
   ASSERT_EQ(list.code, 0);
