@@ -1,5 +1,5 @@
 // Layouts that the search evaluates per second and core: Llama-3-70B on 64 H100s, the study of scripts/demo, without
-// the refinement of the best. Run on an idle machine; the figures of docs/performance.md come from here.
+// the refinement of the best. Run on an idle machine; scripts/bench prints its figures.
 #include <benchmark/benchmark.h>
 
 #include "core/spec/calibration.h"
