@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <pty.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,6 +58,7 @@ struct Outcome {
 struct Options {
   std::string out;         ///< stdout goes to this file instead
   rlim_t largest_file = 0; ///< bytes; 0: no limit
+  bool terminal = false;   ///< stderr is a terminal
 };
 
 /// A started `foretrain`; `end` waits for it.
@@ -69,10 +72,15 @@ public:
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
+    int inside = -1;
+    if (options.terminal && ::openpty(&terminal_, &inside, nullptr, nullptr, nullptr) != 0) ADD_FAILURE() << "no terminal";
     pid_ = ::fork();
-    if (pid_ != 0) return;
+    if (pid_ != 0) {
+      if (inside >= 0) ::close(inside);
+      return;
+    }
     ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
-    ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
+    ::dup2(inside >= 0 ? inside : ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
     if (options.largest_file > 0) {
       const rlimit limit{options.largest_file, options.largest_file};
       ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -82,14 +90,21 @@ public:
     ::_exit(127);
   }
   void interrupt() const { ::kill(pid_, SIGINT); }
+  void kill() const { ::kill(pid_, SIGKILL); }
   [[nodiscard]] bool running() const { return ::kill(pid_, 0) == 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0; }
   Outcome end() {
+    Outcome outcome;
+    if (terminal_ >= 0) { // until the program closes its side
+      std::array<char, 4096> piece{};
+      for (ssize_t n = 0; (n = ::read(terminal_, piece.data(), piece.size())) > 0;)
+        shown_.append(piece.data(), static_cast<std::size_t>(n));
+      ::close(terminal_);
+    }
     int status = 0;
     ::waitpid(pid_, &status, 0);
-    Outcome outcome;
     outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
     outcome.out = read(folder_ / "out");
-    outcome.err = read(folder_ / "err");
+    outcome.err = terminal_ >= 0 ? shown_ : read(folder_ / "err");
     return outcome;
   }
 
@@ -100,6 +115,8 @@ private:
   }
   Folder folder_;
   std::string program_;
+  std::string shown_; ///< on the terminal
+  int terminal_ = -1;
   pid_t pid_ = -1;
 };
 
