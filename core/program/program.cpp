@@ -45,8 +45,47 @@ std::vector<std::size_t> use_ends(const std::vector<Op*>& ops) {
   return ends;
 }
 
+/// The ops that read or write each buffer, in order: one list per buffer, chained in one array.
+class Touches {
+public:
+  struct Touch {
+    std::size_t op = 0;
+    bool reads = false;
+    bool writes = false;
+    int next = kNone;
+  };
+  static constexpr int kNone = -1;
+
+  Touches(const std::vector<Op*>& ops, std::size_t buffers) : first_(buffers, kNone), last_(buffers, kNone) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      for (const int buffer : ops[i]->reads) at(buffer, i).reads = true;
+      for (const int buffer : ops[i]->writes) at(buffer, i).writes = true;
+    }
+  }
+  template <class Visit> void each(std::size_t buffer, Visit&& visit) const {
+    for (int t = first_[buffer]; t != kNone; t = list_[static_cast<std::size_t>(t)].next) visit(list_[static_cast<std::size_t>(t)]);
+  }
+
+private:
+  Touch& at(int buffer, std::size_t op) {
+    const auto b = static_cast<std::size_t>(buffer);
+    if (last_[b] == kNone || list_[static_cast<std::size_t>(last_[b])].op != op) {
+      const int added = static_cast<int>(list_.size());
+      list_.push_back({op, false, false, kNone});
+      if (last_[b] == kNone) first_[b] = added;
+      else list_[static_cast<std::size_t>(last_[b])].next = added;
+      last_[b] = added;
+    }
+    return list_[static_cast<std::size_t>(last_[b])];
+  }
+
+  std::vector<Touch> list_;
+  std::vector<int> first_, last_; ///< per buffer
+};
+
 void derive_frees(Block& block, const std::vector<Op*>& ops) {
   const std::vector<std::size_t> ends = use_ends(ops);
+  const Touches touches(ops, block.buffers.size());
   for (std::size_t b = 0; b < block.buffers.size(); ++b) {
     const int buffer = static_cast<int>(b);
     const BufferScope scope = block.buffers[b].scope;
@@ -58,20 +97,17 @@ void derive_frees(Block& block, const std::vector<Op*>& ops) {
     const auto close = [&] {
       if (touched && !freed_elsewhere) ops[last]->frees.push_back(buffer);
     };
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const bool reads = contains(ops[i]->reads, buffer);
-      const bool writes = contains(ops[i]->writes, buffer);
-      if (!reads && !writes) continue;
-      if (writes && !reads && (!live || touched)) { // a fresh value: the one before is dead
+    touches.each(b, [&](const Touches::Touch& touch) {
+      if (touch.writes && !touch.reads && (!live || touched)) { // a fresh value: the one before is dead
         if (live) close();
-        ops[i]->allocates.push_back(buffer);
+        ops[touch.op]->allocates.push_back(buffer);
         live = true;
-        last = i;
+        last = touch.op;
       }
       FORETRAIN_CHECK(live, "an op reads a buffer that nobody wrote");
       touched = true;
-      last = std::max(last, reads ? ends[i] : i);
-    }
+      last = std::max(last, touch.reads ? ends[touch.op] : touch.op);
+    });
     close();
   }
 }
