@@ -11,7 +11,58 @@ double at(const std::vector<double>& optional, std::size_t index) {
   return optional.empty() ? 0 : optional[index];
 }
 
-double duration(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs) {
+void check_sizes(const SlotOrder& order, const SlotCosts& costs) {
+  const std::size_t stages = order.stages();
+  const std::size_t chunks = stages * static_cast<std::size_t>(order.shape.chunks);
+  const auto optional = [](const std::vector<double>& table, std::size_t size) {
+    return table.empty() || table.size() == size;
+  };
+  FORETRAIN_CHECK(costs.forward.size() == chunks, "a forward time per chunk");
+  if (order.split_backward)
+    FORETRAIN_CHECK(costs.input.size() == chunks && costs.weight.size() == chunks, "an I and a W time per chunk");
+  else
+    FORETRAIN_CHECK(costs.backward.size() == chunks, "a backward time per chunk");
+  FORETRAIN_CHECK(optional(costs.first_forward, chunks) && optional(costs.last_backward, chunks), "extras per chunk");
+  FORETRAIN_CHECK(optional(costs.start, stages) && optional(costs.tail, stages) && optional(costs.p2p, stages),
+                  "times per stage");
+}
+
+/// Fills workspace.ends, workspace.clock and busy.
+void run(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, std::vector<double>& busy) {
+  check_sizes(order, costs);
+  const std::size_t stages = order.stages();
+  busy.assign(stages, 0.0);
+  workspace.costs.resize(order.kinds.size());
+  for (std::size_t k = 0; k < order.kinds.size(); ++k) {
+    const StepKind& kind = order.kinds[k];
+    const double seconds = step_seconds(kind, order.shape, costs);
+    const double latency = kind.boundary < 0 ? 0 : at(costs.p2p, static_cast<std::size_t>(kind.boundary));
+    workspace.costs[k] = {seconds, latency, kind.stage};
+    if (kind.source < StepSource::wait) busy[kind.stage] += seconds * kind.count;
+  }
+  const std::size_t first = order.first_step();
+  const std::size_t steps = order.kind.size();
+  workspace.ends.resize(first + steps);
+  workspace.clock.resize(stages);
+  for (std::size_t i = 0; i < stages; ++i) workspace.ends[i] = workspace.clock[i] = at(costs.start, i);
+  workspace.ends[stages] = 0;
+
+  const SlotWorkspace::Cost* const table = workspace.costs.data();
+  const std::uint32_t* const kind = order.kind.data();
+  const std::uint32_t* const after = order.after.data();
+  double* const ends = workspace.ends.data();
+  double* const clock = workspace.clock.data();
+  for (std::size_t k = 0; k < steps; ++k) {
+    const SlotWorkspace::Cost& cost = table[kind[k]];
+    const double end = std::max(clock[cost.stage], ends[after[k]] + cost.latency) + cost.seconds;
+    ends[first + k] = end;
+    clock[cost.stage] = end;
+  }
+}
+
+} // namespace
+
+double step_seconds(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs) {
   const std::size_t stages = static_cast<std::size_t>(shape.stages);
   const std::size_t chunk = kind.stage * static_cast<std::size_t>(shape.chunks) + kind.chunk;
   const std::size_t previous = kind.stage == 0 ? stages - 1 : kind.stage - 1;
@@ -41,57 +92,6 @@ double duration(const StepKind& kind, const ScheduleShape& shape, const SlotCost
   }
   return 0;
 }
-
-void check_sizes(const SlotOrder& order, const SlotCosts& costs) {
-  const std::size_t stages = order.stages();
-  const std::size_t chunks = stages * static_cast<std::size_t>(order.shape.chunks);
-  const auto optional = [](const std::vector<double>& table, std::size_t size) {
-    return table.empty() || table.size() == size;
-  };
-  FORETRAIN_CHECK(costs.forward.size() == chunks, "a forward time per chunk");
-  if (order.split_backward)
-    FORETRAIN_CHECK(costs.input.size() == chunks && costs.weight.size() == chunks, "an I and a W time per chunk");
-  else
-    FORETRAIN_CHECK(costs.backward.size() == chunks, "a backward time per chunk");
-  FORETRAIN_CHECK(optional(costs.first_forward, chunks) && optional(costs.last_backward, chunks), "extras per chunk");
-  FORETRAIN_CHECK(optional(costs.start, stages) && optional(costs.tail, stages) && optional(costs.p2p, stages),
-                  "times per stage");
-}
-
-/// Fills workspace.ends, workspace.clock and busy.
-void run(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, std::vector<double>& busy) {
-  check_sizes(order, costs);
-  const std::size_t stages = order.stages();
-  busy.assign(stages, 0.0);
-  workspace.costs.resize(order.kinds.size());
-  for (std::size_t k = 0; k < order.kinds.size(); ++k) {
-    const StepKind& kind = order.kinds[k];
-    const double seconds = duration(kind, order.shape, costs);
-    const double latency = kind.boundary < 0 ? 0 : at(costs.p2p, static_cast<std::size_t>(kind.boundary));
-    workspace.costs[k] = {seconds, latency, kind.stage};
-    if (kind.source < StepSource::wait) busy[kind.stage] += seconds * kind.count;
-  }
-  const std::size_t first = order.first_step();
-  const std::size_t steps = order.kind.size();
-  workspace.ends.resize(first + steps);
-  workspace.clock.resize(stages);
-  for (std::size_t i = 0; i < stages; ++i) workspace.ends[i] = workspace.clock[i] = at(costs.start, i);
-  workspace.ends[stages] = 0;
-
-  const SlotWorkspace::Cost* const table = workspace.costs.data();
-  const std::uint32_t* const kind = order.kind.data();
-  const std::uint32_t* const after = order.after.data();
-  double* const ends = workspace.ends.data();
-  double* const clock = workspace.clock.data();
-  for (std::size_t k = 0; k < steps; ++k) {
-    const SlotWorkspace::Cost& cost = table[kind[k]];
-    const double end = std::max(clock[cost.stage], ends[after[k]] + cost.latency) + cost.seconds;
-    ends[first + k] = end;
-    clock[cost.stage] = end;
-  }
-}
-
-} // namespace
 
 void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, SlotResult& result) {
   run(order, costs, workspace, result.busy);

@@ -24,6 +24,9 @@ struct SlotCosts {
                                      ///< either direction; optional
 };
 
+/// Duration of a step of an order of this shape.
+[[nodiscard]] double step_seconds(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs);
+
 struct SlotResult {
   double makespan = 0;           ///< the latest end of a stage
   std::vector<double> stage_end; ///< per stage, tail included
