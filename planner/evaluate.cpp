@@ -1,26 +1,30 @@
 #include "planner/evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/base/check.h"
-#include "core/program/flops.h"
 #include "core/base/text.h"
 #include "core/program/context.h"
 #include "core/program/lower.h"
 #include "core/program/memory.h"
 #include "core/program/schedules/schedule.h"
 #include "core/program/stages.h"
+#include "planner/finish.h"
 #include "planner/stage_cache.h"
 #include "simulator/slot_memory.h"
 #include "simulator/slots.h"
+#include "simulator/steady_replay.h"
 
 namespace foretrain {
 
 struct Evaluator::Shared {
   StudyContext study;
+  double straggling = 0; ///< per second of compute
   mutable ScheduleTable orders;
-  explicit Shared(StudyContext context) : study(std::move(context)) {}
+  mutable SteadyTable steady;
+  explicit Shared(StudyContext context);
 };
 
 namespace {
@@ -41,219 +45,209 @@ double expected_maximum(int ranks) {
   return kPoints[std::size(kPoints) - 1].value;
 }
 
-double straggling_of(const StudyContext& study, double compute_seconds) {
-  return study.cost.calibration().spread * expected_maximum(device_count(study.cluster)) * compute_seconds;
+/// Equal but for what is recomputed.
+bool same_setting(const Layout& a, const Layout& b) {
+  return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.ep == b.ep && a.etp == b.etp && a.dp_shard == b.dp_shard && a.dp_replicate == b.dp_replicate &&
+         a.placement == b.placement && a.micro_batch == b.micro_batch && a.sequence_parallel == b.sequence_parallel && a.schedule == b.schedule &&
+         a.layers_per_stage == b.layers_per_stage && a.sharding == b.sharding && a.context_parallel == b.context_parallel &&
+         a.expert_dispatch == b.expert_dispatch && a.offload == b.offload && a.overlap == b.overlap;
 }
 
 } // namespace
 
+Evaluator::Shared::Shared(StudyContext context)
+    : study(std::move(context)), straggling(study.cost.calibration().spread * expected_maximum(device_count(study.cluster))) {}
+
 struct Evaluator::Worker::Data {
+  /// One layout's costs; several with the same setting are replayed side by side.
+  struct Lane {
+    std::vector<ChunkProfile> profiles; ///< by kind of chunk
+    SlotCosts costs;
+    Evidence evidence = Evidence::measured;
+  };
   std::shared_ptr<const Shared> shared;
   StageCache cache;
-  SlotWorkspace workspace;
-  SlotCosts costs;
+  std::array<Lane, kLanes> lanes;
+  SteadyWorkspace steady_workspace;
   SlotMemories memories;
-  SlotResult result;
+  // Of the layout apart from what is recomputed.
+  Layout setting;
+  bool has_setting = false;
+  const Schedule* schedule = nullptr;
+  ScheduleShape shape;
+  bool blocking = false;
   std::vector<const StageState*> states;
-  std::vector<const ChunkProfile*> chunks; ///< stage * chunks + chunk
+  std::vector<std::uint32_t> kinds; ///< of chunk stage * chunks + index
+  std::vector<int> kind_depths;     ///< of one chunk of each kind
   Bytes boundary;
+  std::vector<double> p2p;
   std::vector<int> layers;
-  const SlotOrder* order = nullptr;
+  double fragmentation = 0;
+  const SteadyOrder* steady = nullptr;
+  const SlotOrder* memory_order = nullptr; ///< its memory peak is that of the whole step
 
   explicit Data(std::shared_ptr<const Shared> s) : shared(std::move(s)), cache(shared->study) {}
 
-  struct Shape {
-    const Schedule* schedule;
-    ScheduleShape shape;
-    bool blocking;
-  };
-  [[nodiscard]] Shape shape_of(const Layout& layout) const {
+  [[nodiscard]] bool split() const { return schedule->splits_backward(); }
+
+  /// Points the cache at a layout.
+  void select(const Layout& layout) {
     const StudyContext& study = shared->study;
-    const Schedule* schedule = schedules().find(layout.schedule.kind);
+    setting = layout;
+    schedule = schedules().find(layout.schedule.kind);
     FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
-    const ScheduleShape shape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
-    const bool blocking =
-        layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
-    return {schedule, shape, blocking};
+    shape = ScheduleShape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
+    blocking = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
+    layers = layers_per_chunk(study.model, layout);
+    cache.select({&setting, &cache.mesh_of(setting), &layers, shape.micro_batches, split()});
+    has_setting = false;
   }
 
-  /// Profiles of all stages, then slot costs and memories by chunk; `order` is that of the whole step.
-  void prepare(const Layout& layout) {
-    const Shape s = shape_of(layout);
-    prepare(layout, s);
-    order = &shared->orders.get(*s.schedule, s.shape, s.blocking);
-  }
-
-  void prepare(const Layout& layout, const Shape& s) {
-    const Mesh& mesh = cache.mesh_of(layout);
-    layers = layers_per_chunk(shared->study.model, layout);
-    const LayoutView view{&layout, &mesh, &layers, s.shape.micro_batches, s.schedule->splits_backward()};
-    states.clear();
-    chunks.clear();
-    cache.select(view);
+  /// Everything but what depends on recomputation.
+  void set(const Layout& layout) {
+    if (has_setting && same_setting(layout, setting)) return;
+    select(layout);
     boundary = cache.boundary();
+    kind_depths.assign(cache.sort_chunks(kinds), 0);
+    for (std::size_t at = 0; at < kinds.size(); ++at)
+      kind_depths[kinds[at]] = static_cast<int>(at) % shape.chunks * shape.stages + static_cast<int>(at) / shape.chunks;
+    states.clear();
     // Stages between the ends with equally long chunks are equal when all layers are.
     const bool repeats = shared->study.uniform && std::all_of(layers.begin(), layers.end(), [&](int count) { return count == layers.front(); });
-    for (int stage = 0; stage < layout.pp; ++stage) {
-      if (repeats && stage >= 2 && stage < layout.pp - 1) {
-        states.push_back(states.back());
-        for (int c = 0; c < s.shape.chunks; ++c) chunks.push_back(chunks[chunks.size() - static_cast<std::size_t>(s.shape.chunks)]);
-        continue;
-      }
-      states.push_back(&cache.state(stage));
-      for (int c = 0; c < s.shape.chunks; ++c) {
-        const bool inner = repeats && c >= 2 && c < s.shape.chunks - 1;
-        chunks.push_back(inner ? chunks.back() : &cache.chunk(stage, c));
-      }
-    }
-    fill_costs(layout, mesh, s);
-    fill_memories(layout, s);
-  }
-
-  /// Makespan of the whole step. Once a pipeline is full, each further round of `stages` micro-batches adds the same time
-  /// (a max-plus linear system runs periodically): three short replays whose increments agree stand for a long one.
-  /// Leaves `order` at a replay whose memory peak is the long one's.
-  double makespan(const Shape& s) {
-    constexpr int kRounds = 3;
-    constexpr double kSame = 1e-9;
-    const int p = s.shape.stages;
-    const int m = s.shape.micro_batches;
-    const bool keeps_all = s.schedule->id() == "gpipe"; // holds every micro-batch: memory grows with their number
-    if (keeps_all || m <= 4 * kRounds * p) {
-      order = &shared->orders.get(*s.schedule, s.shape, s.blocking);
-      replay_slots(*order, costs, workspace, result);
-      return result.makespan;
-    }
-    std::array<double, 3> spans{};
-    ScheduleShape few = s.shape;
-    for (int i = 0; i < 3; ++i) {
-      few.micro_batches = (kRounds + i) * p + m % p;
-      order = &shared->orders.get(*s.schedule, few, s.blocking);
-      replay_slots(*order, costs, workspace, result);
-      spans[static_cast<std::size_t>(i)] = result.makespan;
-    }
-    const double first = spans[1] - spans[0];
-    const double second = spans[2] - spans[1];
-    if (std::abs(first - second) <= kSame * second) return spans[2] + second * ((m - few.micro_batches) / p);
-    order = &shared->orders.get(*s.schedule, s.shape, s.blocking);
-    replay_slots(*order, costs, workspace, result);
-    return result.makespan;
-  }
-
-  /// Seconds of slots on the busiest stage over the whole step.
-  [[nodiscard]] double busiest(const Shape& s) const {
-    const auto per_stage = static_cast<std::size_t>(s.shape.chunks);
-    double most = 0;
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      double busy = 0;
-      for (std::size_t at = i * per_stage; at < (i + 1) * per_stage; ++at)
-        busy += s.shape.micro_batches * (costs.forward[at] + costs.backward[at] + costs.input[at] + costs.weight[at]) +
-                costs.first_forward[at] + costs.last_backward[at];
-      most = std::max(most, busy);
-    }
-    return most;
-  }
-
-  void fill_costs(const Layout& layout, const Mesh& mesh, const Shape& s) {
-    const auto per_stage = static_cast<std::size_t>(s.shape.chunks);
-    const std::size_t count = chunks.size();
-    const bool split = s.schedule->splits_backward();
-    for (auto* list : {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
-      list->assign(count, 0);
-    costs.tail.assign(states.size(), 0);
-    costs.p2p.clear();
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      for (std::size_t c = 0; c < per_stage; ++c) {
-        const std::size_t at = i * per_stage + c;
-        const ChunkProfile& chunk = *chunks[at];
-        const Pass last = split ? Pass::weight : Pass::backward;
-        costs.forward[at] = chunk.at(Pass::forward, Turn::middle).seconds;
-        costs.first_forward[at] = chunk.at(Pass::forward, Turn::first).seconds - costs.forward[at];
-        costs.backward[at] = chunk.at(Pass::backward, Turn::middle).seconds;
-        costs.input[at] = chunk.at(Pass::input, Turn::middle).seconds;
-        costs.weight[at] = chunk.at(Pass::weight, Turn::middle).seconds;
-        costs.last_backward[at] = chunk.at(last, Turn::last).seconds - chunk.at(last, Turn::middle).seconds;
-      }
-      // The first chunk's backward is the stage's last slot: what its reduction outlasts it by delays the step's end.
-      costs.tail[i] = chunks[i * per_stage]->at(split ? Pass::weight : Pass::backward, Turn::last).outstanding;
-    }
-    if (layout.pp > 1) {
-      costs.p2p.assign(states.size(), 0);
-      for (int stage = 0; stage < layout.pp; ++stage) costs.p2p[static_cast<std::size_t>(stage)] = boundary_seconds(mesh, layout, stage);
-    }
+    for (int stage = 0; stage < shape.stages; ++stage)
+      states.push_back(repeats && stage >= 2 && stage < shape.stages - 1 ? states.back() : &cache.state(stage));
+    p2p.clear();
+    if (shape.stages > 1)
+      for (int stage = 0; stage < shape.stages; ++stage) p2p.push_back(boundary_seconds(stage));
+    fragmentation = fragmentation_share(shared->study.model, shared->study.job, shared->study.semantics, setting);
+    steady = &shared->steady.get(*schedule, shape, blocking);
+    memory_order = &shared->orders.get(*schedule, steady->shape, blocking);
+    has_setting = true;
   }
 
   /// One transfer from `stage` to the next (the last: to the first), over the highest tier that any rank crosses.
-  [[nodiscard]] double boundary_seconds(const Mesh& mesh, const Layout& layout, int stage) const {
-    const int next = (stage + 1) % layout.pp;
+  [[nodiscard]] double boundary_seconds(int stage) {
+    const Mesh& mesh = cache.mesh_of(setting);
+    const int next = (stage + 1) % shape.stages;
     int tier = 0;
     for (const int rank : {mesh.on_stage(0, stage), mesh.on_stage(mesh.world() - 1, stage)})
       tier = std::max(tier, mesh.tier_between(rank, mesh.on_stage(rank, next)));
     return shared->study.cost.transfer(tier, boundary).seconds;
   }
 
-  /// Slots with the boundary tensors that are held beside them: their own input, and, where transfers overlap, the next
-  /// input and the output still on its way. Never below the op-level peak; above it by two boundary tensors at most.
-  void fill_memories(const Layout& layout, const Shape& s) {
-    const auto per_stage = static_cast<std::size_t>(s.shape.chunks);
-    const int depths = layout.pp * s.shape.chunks;
-    const bool split = s.schedule->splits_backward();
-    const std::size_t count = chunks.size();
+  /// Profiles of all chunks under one recomputation, and the costs of their slots.
+  void fill(Lane& lane, const RecomputeChoice& recompute) {
+    lane.profiles.resize(kind_depths.size());
+    lane.evidence = Evidence::measured;
+    for (const StageState* state : states) lane.evidence = std::max(lane.evidence, state->evidence);
+    for (std::size_t kind = 0; kind < kind_depths.size(); ++kind) {
+      cache.profile(kind, recompute, lane.profiles[kind]);
+      lane.evidence = std::max(lane.evidence, lane.profiles[kind].evidence);
+    }
+    const Pass last = split() ? Pass::weight : Pass::backward;
+    SlotCosts& costs = lane.costs;
+    for (auto* list : {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
+      list->resize(kinds.size());
+    for (std::size_t at = 0; at < kinds.size(); ++at) {
+      const ChunkProfile& chunk = lane.profiles[kinds[at]];
+      costs.forward[at] = chunk.at(Pass::forward, Turn::middle).seconds;
+      costs.first_forward[at] = chunk.at(Pass::forward, Turn::first).seconds - costs.forward[at];
+      costs.backward[at] = chunk.at(Pass::backward, Turn::middle).seconds;
+      costs.input[at] = chunk.at(Pass::input, Turn::middle).seconds;
+      costs.weight[at] = chunk.at(Pass::weight, Turn::middle).seconds;
+      costs.last_backward[at] = chunk.at(last, Turn::last).seconds - chunk.at(last, Turn::middle).seconds;
+    }
+    costs.tail.resize(states.size());
+    // The first chunk's backward is the stage's last slot: what its reduction outlasts it by delays the step's end.
+    for (std::size_t stage = 0; stage < states.size(); ++stage)
+      costs.tail[stage] = lane.profiles[kinds[stage * static_cast<std::size_t>(shape.chunks)]].at(last, Turn::last).outstanding;
+    costs.p2p = p2p;
+  }
+
+  /// Seconds of slots on the busiest stage over the whole step.
+  [[nodiscard]] double busiest(const SlotCosts& costs) const {
+    const auto per_stage = static_cast<std::size_t>(shape.chunks);
+    double most = 0;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      double busy = 0;
+      for (std::size_t at = i * per_stage; at < (i + 1) * per_stage; ++at)
+        busy += shape.micro_batches * (costs.forward[at] + costs.backward[at] + costs.input[at] + costs.weight[at]) +
+                costs.first_forward[at] + costs.last_backward[at];
+      most = std::max(most, busy);
+    }
+    return most;
+  }
+
+  /// Memory of a chunk's slot with the boundary tensors that are held beside it: its own input, and, where transfers
+  /// overlap, the next input and the output still on its way. Never below the op-level peak; above it by two boundary
+  /// tensors at most.
+  [[nodiscard]] SlotMemory slot_of(const ChunkProfile& chunk, Pass pass, Turn turn, Bytes in, Bytes out) const {
+    const Block::Memory& m = chunk.at(pass, turn).memory;
+    const Bytes zero(0);
+    const Bytes beside = shape.stages > 1 && !blocking ? boundary * 2 : zero;
+    const Bytes inside = in + std::max(m.peak, m.net + (blocking && shape.stages > 1 ? boundary : zero)) + beside;
+    return {in + m.net - out, std::max(inside, std::max(zero, in + m.net - out))};
+  }
+
+  void fill_memories(const Lane& lane) {
+    const int depths = shape.stages * shape.chunks;
+    const Bytes zero(0);
     for (auto* list : {&memories.forward, &memories.backward, &memories.input, &memories.weight, &memories.first_forward, &memories.last_backward})
-      list->assign(count, SlotMemory{});
-    for (std::size_t i = 0; i < states.size(); ++i)
-      for (std::size_t c = 0; c < per_stage; ++c) {
-        const ChunkProfile& chunk = *chunks[i * per_stage + c];
-        const int depth = static_cast<int>(c) * layout.pp + static_cast<int>(i);
-        const Bytes zero(0);
-        const Bytes before = depth > 0 ? boundary : zero;            // x in, dx out
-        const Bytes after = depth + 1 < depths ? boundary : zero;    // y out, dy in
-        const Bytes beside = layout.pp > 1 && !s.blocking ? boundary * 2 : zero;
-        const auto slot = [&](Pass pass, Turn turn, Bytes in, Bytes out) {
-          const Block::Memory& m = chunk.at(pass, turn).memory;
-          const Bytes inside = in + std::max(m.peak, m.net + (s.blocking && layout.pp > 1 ? boundary : zero)) + beside;
-          return SlotMemory{in + m.net - out, std::max(inside, std::max(zero, in + m.net - out))};
-        };
-        const std::size_t at = i * per_stage + c;
-        memories.forward[at] = slot(Pass::forward, Turn::middle, before, after);
-        memories.first_forward[at] = slot(Pass::forward, Turn::first, before, after);
-        if (split) {
-          memories.input[at] = slot(Pass::input, Turn::middle, after, before);
-          memories.weight[at] = slot(Pass::weight, Turn::middle, zero, zero);
-          memories.last_backward[at] = slot(Pass::weight, Turn::last, zero, zero);
-        } else {
-          memories.backward[at] = slot(Pass::backward, Turn::middle, after, before);
-          memories.last_backward[at] = slot(Pass::backward, Turn::last, after, before);
-        }
+      list->resize(kinds.size());
+    for (std::size_t at = 0; at < kinds.size(); ++at) {
+      const ChunkProfile& chunk = lane.profiles[kinds[at]];
+      const int depth = kind_depths[kinds[at]];
+      const Bytes before = depth > 0 ? boundary : zero;         // x in, dx out
+      const Bytes after = depth + 1 < depths ? boundary : zero; // y out, dy in
+      memories.forward[at] = slot_of(chunk, Pass::forward, Turn::middle, before, after);
+      memories.first_forward[at] = slot_of(chunk, Pass::forward, Turn::first, before, after);
+      if (split()) {
+        memories.input[at] = slot_of(chunk, Pass::input, Turn::middle, after, before);
+        memories.weight[at] = slot_of(chunk, Pass::weight, Turn::middle, zero, zero);
+        memories.last_backward[at] = slot_of(chunk, Pass::weight, Turn::last, zero, zero);
+      } else {
+        memories.backward[at] = slot_of(chunk, Pass::backward, Turn::middle, after, before);
+        memories.last_backward[at] = slot_of(chunk, Pass::backward, Turn::last, after, before);
       }
+    }
   }
 
   /// Device bytes of a stage: slots and step end above the persistent set, fragmentation, outside.
-  [[nodiscard]] Bytes device_bytes(const Layout& layout, std::size_t stage) const {
-    const Bytes slots = slot_peak(*order, memories, stage).bytes;
-    const bool keeps = shared->study.semantics.keeps_input_gradient && layout.pp > 1 && stage + 1 == states.size();
+  [[nodiscard]] Bytes device_bytes(std::size_t stage) const {
+    const Bytes slots = slot_peak(*memory_order, memories, stage).bytes;
+    const bool keeps = shared->study.semantics.keeps_input_gradient && shape.stages > 1 && stage + 1 == states.size();
     const Bytes persistent = states[stage]->persistent + (keeps ? boundary : Bytes(0));
     const Bytes allocated = persistent + std::max(slots, states[stage]->step_peak);
-    const Bytes fragments(static_cast<std::int64_t>(fragmentation_share(shared->study.model, shared->study.job, shared->study.semantics, layout) * static_cast<double>(allocated.value)));
+    const Bytes fragments(static_cast<std::int64_t>(fragmentation * static_cast<double>(allocated.value)));
     return allocated + fragments + states[stage]->outside;
-  }
-
-  [[nodiscard]] double straggling(double compute_seconds) const {
-    return straggling_of(shared->study, compute_seconds);
-  }
-
-  /// Worst of what the layout's durations rest on.
-  [[nodiscard]] Evidence evidence() const {
-    Evidence worst = Evidence::measured;
-    for (const StageState* state : states) worst = std::max(worst, state->evidence);
-    for (const ChunkProfile* chunk : chunks) worst = std::max(worst, chunk->evidence);
-    return worst;
   }
 
   [[nodiscard]] double step_tail() const {
     double tail = 0;
     for (const StageState* state : states) tail = std::max(tail, state->step_seconds);
     return tail;
+  }
+
+  void evaluate(std::span<const RecomputeChoice> choices, std::span<Evaluation> into) {
+    std::vector<const SlotCosts*> costs;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      fill(lanes[i], choices[i]);
+      costs.push_back(&lanes[i].costs);
+    }
+    const LaneTimes makespans = steady_makespan(*steady, shape.micro_batches, costs, steady_workspace);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      Evaluation& evaluation = into[i];
+      evaluation = {};
+      evaluation.evidence = lanes[i].evidence;
+      evaluation.step_seconds = makespans[i] + step_tail() + shared->straggling * busiest(lanes[i].costs);
+      fill_memories(lanes[i]);
+      for (std::size_t stage = 0; stage < states.size(); ++stage) {
+        const std::int64_t bytes = device_bytes(stage).value;
+        if (bytes <= evaluation.device_bytes) continue;
+        evaluation.device_bytes = bytes;
+        evaluation.worst_stage = static_cast<int>(stage);
+      }
+    }
   }
 };
 
@@ -279,7 +273,7 @@ Result<Evaluator> Evaluator::make(const ModelSpec& model, const ClusterSpec& clu
 Evaluator::Worker Evaluator::worker() const { return Worker(std::make_unique<Worker::Data>(shared_)); }
 
 const CostModel& Evaluator::cost() const { return shared_->study.cost; }
-double Evaluator::straggling(double compute_seconds) const { return straggling_of(shared_->study, compute_seconds); }
+double Evaluator::straggling(double compute_seconds) const { return shared_->straggling * compute_seconds; }
 
 std::optional<Bytes> Evaluator::capacity() const {
   const DeviceSpec& device = shared_->study.cluster.device;
@@ -287,29 +281,22 @@ std::optional<Bytes> Evaluator::capacity() const {
 }
 
 Evaluation Evaluator::Worker::evaluate(const Layout& layout) {
-  Data& d = *data_;
-  const Data::Shape s = d.shape_of(layout);
-  d.prepare(layout, s);
   Evaluation evaluation;
-  evaluation.evidence = d.evidence();
-  evaluation.step_seconds = d.makespan(s) + d.step_tail() + d.straggling(d.busiest(s));
-  for (std::size_t stage = 0; stage < d.states.size(); ++stage) {
-    const std::int64_t bytes = d.device_bytes(layout, stage).value;
-    if (bytes > evaluation.device_bytes) {
-      evaluation.device_bytes = bytes;
-      evaluation.worst_stage = static_cast<int>(stage);
-    }
-  }
+  evaluate(layout, {&layout.recompute, 1}, {&evaluation, 1});
   return evaluation;
+}
+
+void Evaluator::Worker::evaluate(const Layout& layout, std::span<const RecomputeChoice> choices, std::span<Evaluation> into) {
+  data_->set(layout);
+  for (std::size_t first = 0; first < choices.size(); first += kLanes) {
+    const std::size_t count = std::min(kLanes, choices.size() - first);
+    data_->evaluate(choices.subspan(first, count), into.subspan(first, count));
+  }
 }
 
 bool Evaluator::Worker::state_exceeds(const Layout& layout, Bytes capacity) {
   Data& d = *data_;
-  const Data::Shape s = d.shape_of(layout);
-  const Mesh& mesh = d.cache.mesh_of(layout);
-  d.layers = layers_per_chunk(d.shared->study.model, layout);
-  const LayoutView view{&layout, &mesh, &d.layers, s.shape.micro_batches, s.schedule->splits_backward()};
-  d.cache.select(view);
+  d.select(layout);
   for (const int stage : {0, layout.pp - 1}) {
     const StageState& state = d.cache.state(stage);
     if (state.persistent + state.outside > capacity) return true;
@@ -317,29 +304,45 @@ bool Evaluator::Worker::state_exceeds(const Layout& layout, Bytes capacity) {
   return false;
 }
 
+bool Evaluator::Worker::activations_exceed(const Layout& layout, Bytes capacity) {
+  Data& d = *data_;
+  d.select(layout);
+  // Split backwards free part of what a pair holds in between: of those, one pair is sure.
+  const int pairs = d.split() ? 1 : d.schedule->peak_in_flight(d.shape, 0);
+  const StageState& state = d.cache.state(0);
+  const Bytes allocated = state.persistent + d.cache.least_retained(0) * pairs;
+  const double share = fragmentation_share(d.shared->study.model, d.shared->study.job, d.shared->study.semantics, layout);
+  const Bytes fragments(static_cast<std::int64_t>(share * static_cast<double>(allocated.value)));
+  return allocated + fragments + state.outside > capacity;
+}
+
 Prediction Evaluator::predict(const Layout& layout) const {
   Worker w = worker();
   Worker::Data& d = *w.data_;
-  d.prepare(layout);
-  replay_slots(*d.order, d.costs, d.workspace, d.result);
+  d.set(layout);
+  Worker::Data::Lane& lane = d.lanes[0];
+  d.fill(lane, layout.recompute);
+  const SlotOrder& order = shared_->orders.get(*d.schedule, d.shape, d.blocking);
+  SlotWorkspace workspace;
+  SlotResult result;
+  replay_slots(order, lane.costs, workspace, result);
   const StudyContext& study = shared_->study;
   Prediction prediction;
   prediction.engine = Engine::slots;
 
   // The busiest stage is the critical path; what it waits for is transfers (seen by replaying without them) or bubble.
-  const auto busiest = static_cast<std::size_t>(std::max_element(d.result.busy.begin(), d.result.busy.end()) - d.result.busy.begin());
-  const double makespan = d.result.makespan;
-  const double busy = d.result.busy[busiest];
-  SlotCosts still = d.costs;
+  const auto busiest = static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
+  const double makespan = result.makespan;
+  const double busy = result.busy[busiest];
+  SlotCosts still = lane.costs;
   std::fill(still.p2p.begin(), still.p2p.end(), 0);
   SlotResult without;
-  replay_slots(*d.order, still, d.workspace, without);
+  replay_slots(order, still, workspace, without);
   const auto add = [&prediction](TimePart part, double seconds) { prediction.time[static_cast<std::size_t>(part)] += Seconds(seconds); };
-  const std::size_t per_stage = d.chunks.size() / d.states.size();
-  const int m = micro_batches_of(study.job, layout);
-  const bool split = d.order->split_backward;
+  const auto per_stage = static_cast<std::size_t>(d.shape.chunks);
+  const int m = d.shape.micro_batches;
   for (std::size_t c = 0; c < per_stage; ++c) {
-    const ChunkProfile& chunk = *d.chunks[busiest * per_stage + c];
+    const ChunkProfile& chunk = lane.profiles[d.kinds[busiest * per_stage + c]];
     const auto pass = [&](Pass which) {
       for (int j = 0; j < m; ++j) {
         const Turn turn = j == m - 1 && which != Pass::forward ? Turn::last : j == 0 && which == Pass::forward ? Turn::first : Turn::middle;
@@ -348,89 +351,30 @@ Prediction Evaluator::predict(const Layout& layout) const {
       }
     };
     pass(Pass::forward);
-    if (split) {
+    if (d.split()) {
       pass(Pass::input);
       pass(Pass::weight);
     } else {
       pass(Pass::backward);
     }
   }
-  prediction.step_time = Seconds(makespan + d.step_tail() + d.straggling(busy));
+  prediction.step_time = Seconds(makespan + d.step_tail() + straggling(busy));
   const double waiting = makespan - busy;
   const double transfers = std::clamp(makespan - without.makespan, 0.0, waiting);
-  const double reduction = std::clamp(d.costs.tail[busiest], 0.0, waiting - transfers);
+  const double reduction = std::clamp(lane.costs.tail[busiest], 0.0, waiting - transfers);
   add(TimePart::pp, transfers);
   add(TimePart::dp, reduction);
   add(TimePart::bubble, waiting - transfers - reduction);
   const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
   for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
-  add(TimePart::other, d.straggling(busy));
-  prediction.evidence = d.evidence();
+  add(TimePart::other, straggling(busy));
+  prediction.evidence = lane.evidence;
 
   Plan plan{study.model, study.cluster, study.job, layout};
   const Program program = lower(plan, study.semantics);
   for (const Role& role : program.roles) prediction.memory.push_back(stage_memory(program, role));
   finish_prediction(prediction, plan, study.semantics, capacity());
   return prediction;
-}
-
-namespace {
-
-/// Half width of the 80 % interval of a step time, as a share, by the worst evidence in it. Engineering estimates until
-/// `validate` has residuals to replace them (docs/formulas.md, "Intervals").
-double half_width(Evidence evidence) {
-  switch (evidence) {
-  case Evidence::measured: return 0.05;
-  case Evidence::interpolated: return 0.08;
-  case Evidence::fitted: return 0.12;
-  case Evidence::datasheet: return 0.25;
-  }
-  return 0.25;
-}
-
-} // namespace
-
-void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics& semantics, std::optional<Bytes> capacity) {
-  const double step = prediction.step_time.value;
-  const double devices = device_count(plan.cluster);
-  if (step > 0) {
-    const double tokens = static_cast<double>(plan.job.global_batch) * plan.job.sequence_length;
-    prediction.tokens_per_s_per_device = tokens / step / devices;
-    const FlopShape shape{plan.job.sequence_length, plan.job.packed, static_cast<int>(padded_vocab(plan.model, plan.job, semantics, plan.layout.tp))};
-    prediction.flop_convention = std::string(id_of(FlopConvention::megatron));
-    if (const auto flop = flop_per_token(plan.model, FlopConvention::megatron, shape)) {
-      prediction.model_tflops_per_device = *flop * prediction.tokens_per_s_per_device / 1e12;
-      if (const auto peak = dense_peak(plan.cluster.device, plan.job.precision))
-        prediction.mfu_percent = utilisation_percent(*flop, prediction.tokens_per_s_per_device, *peak);
-    }
-    const double width = half_width(prediction.evidence);
-    prediction.step_time_interval = {Seconds(step * (1 - width)), Seconds(step * (1 + width))};
-  }
-  Bytes worst(0);
-  int worst_stage = 0;
-  for (std::size_t i = 0; i < prediction.memory.size(); ++i)
-    if (prediction.memory[i].device > worst) {
-      worst = prediction.memory[i].device;
-      worst_stage = static_cast<int>(i);
-    }
-  constexpr double kMemoryHalfWidth = 0.04; // reserved against allocated spreads by this much in measured runs
-  const auto scaled = [&](double factor) { return Bytes(static_cast<std::int64_t>(factor * static_cast<double>(worst.value))); };
-  prediction.memory_interval = {scaled(1 - kMemoryHalfWidth), scaled(1 + kMemoryHalfWidth)};
-  if (capacity && worst > *capacity) {
-    prediction.verdict = Verdict::oom;
-    Rejection rejection;
-    rejection.rule = "out-of-memory";
-    rejection.reason = "stage " + std::to_string(worst_stage) + " needs " + pretty(worst) + ", a " + plan.cluster.device.name + " has " + pretty(*capacity);
-    rejection.needed = static_cast<double>(worst.value);
-    rejection.available = static_cast<double>(capacity->value);
-    prediction.rejections.push_back(std::move(rejection));
-  }
-  if (!capacity) prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
-  if (plan.layout.pp > 1)
-    if (const Schedule* schedule = schedules().find(plan.layout.schedule.kind)) {
-      std::string caution = schedule->caution({plan.layout.pp, plan.layout.schedule.chunks, micro_batches_of(plan.job, plan.layout)});
-      if (!caution.empty()) prediction.notes.push_back(std::move(caution));
-    }
 }
 
 } // namespace foretrain

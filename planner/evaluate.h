@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "core/base/result.h"
 #include "core/spec/calibration.h"
@@ -37,8 +38,13 @@ public:
     Worker(Worker&&) noexcept;
     /// Slot granularity, tens of microseconds. The layout must be legal (first_rejection finds nothing).
     [[nodiscard]] Evaluation evaluate(const Layout& layout);
+    /// The layout under each of `choices` instead of its own recomputation: what they share is worked out once. Gives
+    /// what the calls one by one would.
+    void evaluate(const Layout& layout, std::span<const RecomputeChoice> choices, std::span<Evaluation> into);
     /// Model state alone needs more than this: a bound that spares the evaluation. Microseconds.
     [[nodiscard]] bool state_exceeds(const Layout& layout, Bytes capacity);
+    /// The same of model state and the activations that the first stage holds at least, whatever is recomputed.
+    [[nodiscard]] bool activations_exceed(const Layout& layout, Bytes capacity);
 
   private:
     friend class Evaluator;
@@ -66,9 +72,5 @@ private:
   explicit Evaluator(std::shared_ptr<const Shared> shared);
   std::shared_ptr<const Shared> shared_;
 };
-
-/// Completes a prediction from its step time and memory: throughput, model FLOP/s and MFU (Megatron's convention), verdict
-/// against the capacity with an `out-of-memory` rejection, 80 % interval by evidence.
-void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics& semantics, std::optional<Bytes> capacity);
 
 } // namespace foretrain

@@ -133,30 +133,37 @@ LayoutSpace::LayoutSpace(const Study& study, const Semantics& semantics) : study
             const bool repeats = semantics.family == SemanticsFamily::fsdp || !study.space.dp_replicate.empty();
             for (const int replicate : chosen(study.space.dp_replicate, repeats ? divisors(dp) : std::vector<int>{1})) {
               if (replicate <= 0 || dp % replicate != 0) continue;
-              Group group;
-              group.degrees.tp = tp;
-              group.degrees.pp = pp;
-              group.degrees.cp = cp;
-              group.degrees.ep = ep;
-              group.degrees.etp = etp;
-              group.degrees.dp_replicate = replicate;
-              group.degrees.dp_shard = dp / replicate;
-              groups_.push_back(std::move(group));
+              Layout degrees;
+              degrees.tp = tp;
+              degrees.pp = pp;
+              degrees.cp = cp;
+              degrees.ep = ep;
+              degrees.etp = etp;
+              degrees.dp_replicate = replicate;
+              degrees.dp_shard = dp / replicate;
+              add_group(degrees);
             }
           }
       }
-  for (Group& group : groups_) {
-    const Dimensions d = dimensions_of(group.degrees);
-    std::int64_t per_schedule = 0;
-    for (const ScheduleChoice& schedule : d.schedules) {
-      const int layers = std::max(1, (study.model.layers + group.degrees.pp * schedule.chunks - 1) / (group.degrees.pp * schedule.chunks));
-      per_schedule += static_cast<std::int64_t>(recomputations(study.model, semantics, study.space.recompute, layers).size());
+}
+
+void LayoutSpace::add_group(const Layout& degrees) {
+  const auto [stages, new_stages] = stages_.try_emplace(degrees.pp);
+  if (new_stages) {
+    stages->second.schedules = schedules_of(study_, semantics_, degrees.pp);
+    for (const ScheduleChoice& schedule : stages->second.schedules) {
+      const std::int64_t chunks = std::int64_t{degrees.pp} * schedule.chunks;
+      const auto layers = static_cast<int>(std::max<std::int64_t>(1, (study_.model.layers + chunks - 1) / chunks));
+      const auto [choices, added] = recompute_.try_emplace(layers);
+      if (added) choices->second = recomputations(study_.model, semantics_, study_.space.recompute, layers);
+      stages->second.recompute.push_back(&choices->second);
     }
-    group.size = per_schedule;
-    for (const std::size_t count : {d.micro_batch.size(), d.sequence_parallel.size(), d.sharding.size(), d.context.size(), d.dispatch.size(), d.offload.size()})
-      group.size *= static_cast<std::int64_t>(count);
-    size_ += group.size;
   }
+  const auto [micro_batch, new_degree] = micro_batch_.try_emplace(degrees.dp());
+  if (new_degree) micro_batch->second = chosen(study_.space.micro_batch, divisors(std::max<std::int64_t>(1, study_.job.global_batch / degrees.dp())));
+  Group group{degrees, dimensions_of(degrees).below(Dimension::degrees, 0)};
+  size_ += group.size;
+  groups_.push_back(std::move(group));
 }
 
 std::int64_t LayoutSpace::group_size(std::size_t group) const { return groups_[group].size; }
@@ -165,14 +172,15 @@ const Layout& LayoutSpace::degrees(std::size_t group) const { return groups_[gro
 LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const {
   const SearchSpace& space = study_.space;
   Dimensions d;
-  const std::int64_t per_rank = std::max<std::int64_t>(1, study_.job.global_batch / degrees.dp());
-  d.micro_batch = chosen(space.micro_batch, divisors(per_rank));
+  d.micro_batch = &micro_batch_.at(degrees.dp());
   d.sequence_parallel = degrees.tp == 1 ? std::vector<bool>{false}
                         : semantics_.sequence_parallel_always ? std::vector<bool>{true}
                         : semantics_.sequence_parallel        ? std::vector<bool>{true, false}
                                                               : std::vector<bool>{false};
   if (degrees.tp > 1 && !space.sequence_parallel.empty()) d.sequence_parallel = space.sequence_parallel;
-  d.schedules = schedules_of(study_, semantics_, degrees.pp);
+  const Stages& stages = stages_.at(degrees.pp);
+  d.schedules = &stages.schedules;
+  d.recompute = &stages.recompute;
   for (const ShardingKind kind : semantics_.sharding) {
     if (!space.sharding.empty() && !allows(space.sharding, kind)) continue;
     // On one rank nothing can be sharded: one way is enough.
@@ -189,55 +197,136 @@ LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const 
   return d;
 }
 
-std::int64_t LayoutSpace::visit_group(std::size_t index, const Visit& visit, const Visit& admit) const {
-  const Group& group = groups_[index];
-  const Dimensions d = dimensions_of(group.degrees);
-  Layout layout = group.degrees;
-  std::int64_t skipped = 0;
-  for (const ScheduleChoice& schedule : d.schedules) {
-    const int chunks = layout.pp * schedule.chunks;
-    const int layers = std::max(1, (study_.model.layers + chunks - 1) / chunks);
-    const std::vector<RecomputeChoice> recompute = recomputations(study_.model, semantics_, study_.space.recompute, layers);
-    const std::size_t inside = d.micro_batch.size() * d.sequence_parallel.size() * d.context.size() * d.dispatch.size() * recompute.size();
-    layout.schedule = schedule;
-    for (const ShardingChoice& sharding : d.sharding) {
-      layout.sharding = sharding;
-      for (const bool offload : d.offload) {
-        layout.offload.optimizer = offload;
-        layout.micro_batch = d.micro_batch.front();
-        layout.sequence_parallel = d.sequence_parallel.front();
-        layout.context_parallel = d.context.front();
-        layout.expert_dispatch = d.dispatch.front();
-        layout.recompute = {};
-        if (admit && !admit(layout)) {
-          skipped += static_cast<std::int64_t>(inside);
-          continue;
-        }
-        if (!visit_inside(layout, d, recompute, visit)) return skipped;
-      }
-    }
-  }
-  return skipped;
+std::int64_t LayoutSpace::Dimensions::below(Dimension settled, std::size_t schedule) const {
+  const auto all = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+  std::int64_t layouts = 0;
+  if (settled < Dimension::schedule)
+    for (const auto* list : *recompute) layouts += all(*list);
+  else
+    layouts = settled < Dimension::recompute ? all(*(*recompute)[schedule]) : 1;
+  if (settled < Dimension::sharding) layouts *= all(sharding);
+  if (settled < Dimension::offload) layouts *= all(offload);
+  if (settled < Dimension::micro_batch) layouts *= all(*micro_batch);
+  if (settled < Dimension::sequence_parallel) layouts *= all(sequence_parallel);
+  if (settled < Dimension::context) layouts *= all(context);
+  if (settled < Dimension::dispatch) layouts *= all(dispatch);
+  return layouts;
 }
 
-bool LayoutSpace::visit_inside(Layout& layout, const Dimensions& d, const std::vector<RecomputeChoice>& recompute, const Visit& visit) {
-  for (const int micro_batch : d.micro_batch) {
-    layout.micro_batch = micro_batch;
-    for (const bool sp : d.sequence_parallel) {
-      layout.sequence_parallel = sp;
-      for (const ContextChoice& context : d.context) {
-        layout.context_parallel = context;
-        for (const DispatchChoice& dispatch : d.dispatch) {
-          layout.expert_dispatch = dispatch;
-          for (const RecomputeChoice& choice : recompute) {
-            layout.recompute = choice;
-            if (!visit(layout)) return false;
-          }
-        }
-      }
+/// One walk over a group.
+class LayoutSpace::Tree {
+public:
+  Tree(const Layout& degrees, const Dimensions& dimensions, Walk& walk) : d_(dimensions), walk_(walk), layout_(degrees) {
+    layout_.context_parallel = d_.context.front();
+    layout_.schedule = d_.schedules->front();
+    layout_.sharding = d_.sharding.front();
+    layout_.offload.optimizer = d_.offload.front();
+    layout_.micro_batch = d_.micro_batch->front();
+    layout_.sequence_parallel = d_.sequence_parallel.front();
+    layout_.expert_dispatch = d_.dispatch.front();
+  }
+
+  void run() {
+    const std::vector<ScheduleChoice>& list = *d_.schedules;
+    for (schedule_ = 0; schedule_ < list.size() && !ended_; ++schedule_) {
+      layout_.schedule = list[schedule_];
+      branch(Dimension::schedule, [&] { inside(); });
     }
   }
-  return true;
+
+private:
+  void inside() {
+    each(Dimension::sharding, d_.sharding, layout_.sharding, [&] {
+      each(Dimension::offload, d_.offload, layout_.offload.optimizer, [&] {
+        each(Dimension::micro_batch, *d_.micro_batch, layout_.micro_batch, [&] {
+          each(Dimension::sequence_parallel, d_.sequence_parallel, layout_.sequence_parallel, [&] {
+            each(Dimension::context, d_.context, layout_.context_parallel, [&] {
+              each(Dimension::dispatch, d_.dispatch, layout_.expert_dispatch, [&] { leaves(); });
+            });
+          });
+        });
+      });
+    });
+  }
+  void leaves() {
+    const std::vector<RecomputeChoice>& choices = *(*d_.recompute)[schedule_];
+    ended_ = !walk_.visit(layout_, choices, index_);
+    index_ += static_cast<std::int64_t>(choices.size());
+  }
+  template <class List, class Member, class Below> void each(Dimension dimension, const List& list, Member& member, Below&& below) {
+    for (std::size_t i = 0; i < list.size() && !ended_; ++i) {
+      member = list[i];
+      branch(dimension, below);
+    }
+    member = list.front();
+  }
+  template <class Below> void branch(Dimension dimension, Below&& below) {
+    const std::int64_t layouts = d_.below(dimension, schedule_);
+    if (walk_.enter(dimension, layout_, layouts)) below();
+    else index_ += layouts;
+  }
+
+  const Dimensions& d_;
+  Walk& walk_;
+  Layout layout_;
+  std::size_t schedule_ = 0;
+  std::int64_t index_ = 0;
+  bool ended_ = false;
+};
+
+void LayoutSpace::walk_group(std::size_t group, Walk& walk) const {
+  if (groups_[group].size == 0) return; // a dimension without a value
+  const Dimensions dimensions = dimensions_of(groups_[group].degrees);
+  Tree(groups_[group].degrees, dimensions, walk).run();
+}
+
+void LayoutSpace::visit_group(std::size_t group, const std::function<bool(const Layout&)>& visit) const {
+  class Each final : public Walk {
+  public:
+    explicit Each(const std::function<bool(const Layout&)>& call) : call_(call) {}
+    bool enter(Dimension, const Layout&, std::int64_t) override { return true; }
+    bool visit(const Layout& layout, std::span<const RecomputeChoice> choices, std::int64_t) override {
+      Layout own = layout;
+      for (const RecomputeChoice& choice : choices) {
+        own.recompute = choice;
+        if (!call_(own)) return false;
+      }
+      return true;
+    }
+
+  private:
+    const std::function<bool(const Layout&)>& call_;
+  };
+  Each each(visit);
+  walk_group(group, each);
+}
+
+std::vector<Layout> LayoutSpace::at(std::span<const LayoutPosition> positions) const {
+  std::vector<Layout> layouts;
+  Dimensions d;
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    Layout layout = groups_[positions[i].group].degrees;
+    if (i == 0 || positions[i].group != positions[i - 1].group) d = dimensions_of(layout);
+    std::int64_t rest = positions[i].index; // within what lies below the dimensions so far
+    std::size_t schedule = 0;
+    const auto take = [&](Dimension dimension) {
+      const std::int64_t each = d.below(dimension, schedule);
+      const std::int64_t index = rest / each;
+      rest %= each;
+      return static_cast<std::size_t>(index);
+    };
+    for (; rest >= d.below(Dimension::schedule, schedule); ++schedule) rest -= d.below(Dimension::schedule, schedule);
+    layout.schedule = (*d.schedules)[schedule];
+    layout.sharding = d.sharding[take(Dimension::sharding)];
+    layout.offload.optimizer = d.offload[take(Dimension::offload)];
+    layout.micro_batch = (*d.micro_batch)[take(Dimension::micro_batch)];
+    layout.sequence_parallel = d.sequence_parallel[take(Dimension::sequence_parallel)];
+    layout.context_parallel = d.context[take(Dimension::context)];
+    layout.expert_dispatch = d.dispatch[take(Dimension::dispatch)];
+    layout.recompute = (*(*d.recompute)[schedule])[static_cast<std::size_t>(rest)];
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
 }
 
 } // namespace foretrain

@@ -5,6 +5,7 @@
 
 #include "core/program/lower.h"
 #include "core/program/memory.h"
+#include "planner/finish.h"
 #include "simulator/pool.h"
 #include "simulator/replay.h"
 

@@ -4,9 +4,11 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <numeric>
 #include <thread>
 
 #include "core/base/text.h"
+#include "planner/best.h"
 #include "planner/filter/filter.h"
 #include "planner/layouts.h"
 #include "planner/refine.h"
@@ -19,35 +21,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Where a layout stands in the enumeration: ties are broken by it, so that results do not depend on threads.
-struct Position {
-  std::size_t group = 0;
-  std::int64_t index = 0;
-  auto operator<=>(const Position&) const = default;
-};
-
-struct Found {
-  double value = 0; ///< of the objective, smaller is better
-  std::int64_t bytes = 0;
-  Position position;
-  Candidate candidate;
-  /// Better value first, then more memory headroom, then enumeration order.
-  friend bool operator<(const Found& a, const Found& b) {
-    if (a.value != b.value) return a.value < b.value;
-    if (a.bytes != b.bytes) return a.bytes < b.bytes;
-    return a.position < b.position;
-  }
-};
-
-struct Missed {
-  double excess = 0; ///< how far beyond the limit, relative
-  Position position;
-  NearMiss miss;
-  friend bool operator<(const Missed& a, const Missed& b) {
-    return a.excess != b.excess ? a.excess < b.excess : a.position < b.position;
-  }
-};
-
 double value_of(Objective objective, const Evaluation& evaluation) {
   switch (objective) {
   case Objective::step_time:
@@ -58,60 +31,6 @@ double value_of(Objective objective, const Evaluation& evaluation) {
   }
   return evaluation.step_seconds;
 }
-
-/// Keeps the smallest `limit` entries of what is added.
-template <class T> class Best {
-public:
-  explicit Best(std::size_t limit) : limit_(limit) {}
-  void add(T entry) {
-    if (limit_ == 0) return;
-    if (heap_.size() == limit_) {
-      if (!(entry < heap_.front())) return;
-      std::pop_heap(heap_.begin(), heap_.end());
-      heap_.back() = std::move(entry);
-    } else {
-      heap_.push_back(std::move(entry));
-    }
-    std::push_heap(heap_.begin(), heap_.end());
-  }
-  /// Whether an entry as bad as this would be kept.
-  [[nodiscard]] bool full() const { return heap_.size() == limit_; }
-  [[nodiscard]] const T& worst() const { return heap_.front(); }
-  void merge(Best&& other) {
-    for (T& entry : other.heap_) add(std::move(entry));
-  }
-  [[nodiscard]] std::vector<T> sorted() && {
-    std::sort(heap_.begin(), heap_.end());
-    return std::move(heap_);
-  }
-
-private:
-  std::size_t limit_;
-  std::vector<T> heap_;
-};
-
-/// Step time against device memory: no other layout is better in both.
-class Front {
-public:
-  void add(const Found& found) {
-    const auto at = std::lower_bound(list_.begin(), list_.end(), found, before);
-    if (at != list_.begin() && std::prev(at)->bytes <= found.bytes) return;
-    auto end = at;
-    while (end != list_.end() && end->bytes >= found.bytes) ++end;
-    list_.insert(list_.erase(at, end), found);
-  }
-  [[nodiscard]] const std::vector<Found>& list() const { return list_; }
-
-private:
-  static bool before(const Found& a, const Found& b) {
-    const double ta = a.candidate.slots.step_seconds;
-    const double tb = b.candidate.slots.step_seconds;
-    if (ta != tb) return ta < tb;
-    if (a.bytes != b.bytes) return a.bytes < b.bytes;
-    return a.position < b.position;
-  }
-  std::vector<Found> list_;
-};
 
 /// What one thread found.
 struct Share {
@@ -149,94 +68,148 @@ private:
   [[nodiscard]] bool stopped() const { return options_.stop && options_.stop->load(std::memory_order_relaxed); }
 
   void work(Share& share) {
-    Evaluator::Worker worker = evaluator_.worker();
-    for (std::size_t group = next_++; group < space_.groups() && !stopped(); group = next_++) {
-      const Layout& degrees = space_.degrees(group);
-      const RuleInput input{study_.model, study_.cluster, study_.job, semantics_, degrees, devices_};
-      if (const auto rejection = first_rejection(input, RuleScope::degrees)) {
-        share.rejected[rejection->rule] += space_.group_size(group);
-        miss(share, *rejection, degrees, {}, {group, 0});
-        report(share, space_.group_size(group), 0);
-        continue;
-      }
-      FieldRow row{study_.job, study_.cluster, degrees};
-      row.degrees_only = true;
-      if (filter_.test(row) == Truth::no) {
-        share.pruned["where"] += space_.group_size(group);
-        report(share, space_.group_size(group), 0);
-        continue;
-      }
-      std::int64_t index = 0;
-      const auto visit = [&](const Layout& layout) {
-        const std::int64_t fitting = share.fits;
-        judge(share, worker, layout, {group, index++});
-        report(share, 1, share.fits - fitting);
-        return !stopped();
-      };
-      // Model state depends neither on the micro-batch nor on recomputation: one look spares all layouts that share it.
-      const auto admit = [&](const Layout& layout) { return !capacity_ || !worker.state_exceeds(layout, *capacity_); };
-      const std::int64_t skipped = space_.visit_group(group, visit, admit);
-      if (skipped == 0) continue;
-      share.pruned["model-state"] += skipped;
-      report(share, skipped, 0);
-    }
+    Judge judge(*this, share);
+    for (std::size_t group = next_++; group < space_.groups() && !stopped(); group = next_++) judge.judge(group);
   }
 
-  void judge(Share& share, Evaluator::Worker& worker, const Layout& layout, Position position) {
-    if (filter_.test({study_.job, study_.cluster, layout}) == Truth::no) {
-      ++share.pruned["where"];
-      return;
-    }
-    const RuleInput input{study_.model, study_.cluster, study_.job, semantics_, layout, devices_};
-    if (const auto rejection = first_rejection(input, RuleScope::layout)) {
-      ++share.rejected[rejection->rule];
-      miss(share, *rejection, layout, {}, position);
-      return;
-    }
-    ++share.legal;
-    Found found;
-    found.candidate.layout = layout;
-    found.candidate.slots = worker.evaluate(layout);
-    ++share.evaluated;
-    found.bytes = found.candidate.slots.device_bytes;
-    if (capacity_ && found.bytes > capacity_->value) {
-      ++share.rejected["out-of-memory"];
-      Rejection rejection;
-      rejection.rule = "out-of-memory";
-      rejection.needed = static_cast<double>(found.bytes);
-      rejection.available = static_cast<double>(capacity_->value);
-      rejection.reason = "stage " + std::to_string(found.candidate.slots.worst_stage) + " needs " + pretty(Bytes(found.bytes)) + ", the device has " + pretty(*capacity_);
-      miss(share, rejection, layout, found.candidate.slots, position);
-      return;
-    }
-    // What only a full prediction knows is decided once the best have one.
-    if (filter_.test({study_.job, study_.cluster, layout, &found.candidate.slots}) == Truth::no) {
-      ++share.rejected["where"];
-      return;
-    }
-    ++share.fits;
-    found.value = value_of(study_.objective, found.candidate.slots);
-    found.position = position;
-    share.front.add(found);
-    share.kept.add(std::move(found));
-  }
+  /// Judges the layouts of one group after the other: whole branches where what is settled decides.
+  class Judge final : public LayoutSpace::Walk {
+  public:
+    Judge(Search& search, Share& share) : search_(search), share_(share), worker_(search.evaluator_.worker()) {}
 
-  void miss(Share& share, const Rejection& rejection, const Layout& layout, const Evaluation& slots, Position position) const {
-    if (options_.near_misses <= 0) return;
-    auto& list = share.misses.try_emplace(rejection.rule, static_cast<std::size_t>(std::max(0, options_.near_misses))).first->second;
-    Missed missed;
-    missed.excess = rejection.available > 0 ? std::abs(rejection.needed / rejection.available - 1) : 1;
-    missed.position = position;
-    if (list.full() && !(missed < list.worst())) return;
-    missed.miss = {layout, rejection, slots};
-    list.add(std::move(missed));
-  }
+    void judge(std::size_t group) {
+      group_ = group;
+      index_ = 0;
+      const std::int64_t layouts = search_.space_.group_size(group);
+      if (admits(Dimension::degrees, search_.space_.degrees(group), layouts)) search_.space_.walk_group(group, *this);
+      else search_.report(layouts, 0);
+    }
+
+    bool enter(Dimension settled, const Layout& layout, std::int64_t layouts) override {
+      if (search_.stopped()) return false;
+      const bool goes_on = admits(settled, layout, layouts) && can_fit(settled, layout, layouts);
+      if (!goes_on) {
+        index_ += layouts;
+        search_.report(layouts, 0);
+      }
+      return goes_on;
+    }
+
+    bool visit(const Layout& layout, std::span<const RecomputeChoice> choices, std::int64_t first) override {
+      const std::int64_t fitting = share_.fits;
+      legal_.clear();
+      layout_ = layout;
+      for (std::size_t i = 0; i < choices.size(); ++i) {
+        index_ = first + static_cast<std::int64_t>(i);
+        layout_.recompute = choices[i];
+        if (admits(Dimension::recompute, layout_, 1)) legal_.push_back(i);
+      }
+      index_ = first + static_cast<std::int64_t>(choices.size());
+      std::span<const RecomputeChoice> wanted = choices;
+      if (legal_.size() < choices.size()) {
+        some_.clear();
+        for (const std::size_t i : legal_) some_.push_back(choices[i]);
+        wanted = some_;
+      }
+      evaluations_.resize(wanted.size());
+      if (!wanted.empty()) worker_.evaluate(layout, wanted, evaluations_);
+      for (std::size_t i = 0; i < wanted.size(); ++i) {
+        layout_.recompute = wanted[i];
+        rank(layout_, evaluations_[i], {group_, first + static_cast<std::int64_t>(legal_[i])});
+      }
+      share_.legal += static_cast<std::int64_t>(wanted.size());
+      share_.evaluated += static_cast<std::int64_t>(wanted.size());
+      search_.report(static_cast<std::int64_t>(choices.size()), share_.fits - fitting);
+      return !search_.stopped();
+    }
+
+  private:
+    /// Whether filter and rules let what is settled pass; if not, `layouts` are counted where they fail.
+    bool admits(Dimension settled, const Layout& layout, std::int64_t layouts) {
+      const Search& s = search_;
+      if (!s.filter_.empty()) {
+        FieldRow row{s.study_.job, s.study_.cluster, layout};
+        row.settled = settled;
+        if (s.filter_.test(row) == Truth::no) {
+          share_.pruned["where"] += layouts;
+          return false;
+        }
+      }
+      const RuleInput input{s.study_.model, s.study_.cluster, s.study_.job, s.semantics_, layout, s.devices_};
+      const auto rejection = first_rejection(input, settled);
+      if (!rejection) return true;
+      share_.rejected[rejection->rule] += layouts;
+      const double excess = rejection->available > 0 ? std::abs(rejection->needed / rejection->available - 1) : 1;
+      miss(rejection->rule, excess, {group_, index_}, layout, {}, [&] { return *rejection; });
+      return false;
+    }
+
+    /// Model state depends neither on the micro-batch nor on recomputation, what activations take at least not on the
+    /// latter: one look spares all layouts that share them.
+    bool can_fit(Dimension settled, const Layout& layout, std::int64_t layouts) {
+      if (!search_.capacity_) return true;
+      const bool state = settled == Dimension::offload && worker_.state_exceeds(layout, *search_.capacity_);
+      if (!state && (settled != Dimension::dispatch || !worker_.activations_exceed(layout, *search_.capacity_))) return true;
+      share_.pruned[state ? "model-state" : "activations"] += layouts;
+      return false;
+    }
+
+    void rank(const Layout& layout, const Evaluation& slots, LayoutPosition position) {
+      const Search& s = search_;
+      if (s.capacity_ && slots.device_bytes > s.capacity_->value) {
+        ++share_.rejected["out-of-memory"];
+        const auto needed = static_cast<double>(slots.device_bytes);
+        const auto available = static_cast<double>(s.capacity_->value);
+        miss("out-of-memory", std::abs(needed / available - 1), position, layout, slots, [&] {
+          Rejection rejection;
+          rejection.rule = "out-of-memory";
+          rejection.needed = needed;
+          rejection.available = available;
+          rejection.reason = "stage " + std::to_string(slots.worst_stage) + " needs " + pretty(Bytes(slots.device_bytes)) + ", the device has " + pretty(*s.capacity_);
+          return rejection;
+        });
+        return;
+      }
+      // What only a full prediction knows is decided once the best have one.
+      if (!s.filter_.empty() && s.filter_.test({s.study_.job, s.study_.cluster, layout, &slots}) == Truth::no) {
+        ++share_.rejected["where"];
+        return;
+      }
+      ++share_.fits;
+      const Found found{value_of(s.study_.objective, slots), position, slots};
+      share_.front.add(found);
+      share_.kept.add(found);
+    }
+
+    /// Keeps the nearest misses of each rule; `describe` is asked for those only.
+    template <class Describe>
+    void miss(const std::string& rule, double excess, LayoutPosition position, const Layout& layout, const Evaluation& slots, Describe&& describe) {
+      if (search_.options_.near_misses <= 0) return;
+      auto& list = share_.misses.try_emplace(rule, static_cast<std::size_t>(search_.options_.near_misses)).first->second;
+      Missed missed{excess, position, {}};
+      if (!list.takes(missed)) return;
+      missed.miss = {layout, describe(), slots};
+      list.add(std::move(missed));
+    }
+
+    Search& search_;
+    Share& share_;
+    Evaluator::Worker worker_;
+    std::size_t group_ = 0;
+    std::int64_t index_ = 0; ///< within the group, of what is being judged
+    // Scratch.
+    Layout layout_;
+    std::vector<std::size_t> legal_; ///< indices of choices
+    std::vector<RecomputeChoice> some_;
+    std::vector<Evaluation> evaluations_;
+  };
 
   /// Progress at most ten times a second, from one thread at a time.
-  void report(const Share&, std::int64_t done, std::int64_t fitting) {
-    done_ += done;
+  void report(std::int64_t done, std::int64_t fitting) {
+    constexpr std::int64_t kStride = 256;
+    const std::int64_t before = done_.fetch_add(done);
     fitting_ += fitting;
-    if (!options_.progress || (done == 1 && done_ % 256 != 0)) return;
+    if (!options_.progress || before / kStride == (before + done) / kStride) return;
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
     if (!lock || seconds_since(reported_) < 0.1) return;
     reported_ = Clock::now();
@@ -260,14 +233,30 @@ private:
       }
     }
     std::vector<Found> kept = std::move(all.kept).sorted();
+    const std::size_t best = kept.size();
     for (const Found& found : all.front.list())
-      if (!std::binary_search(kept.begin(), kept.end(), found)) kept.push_back(found);
+      if (!std::binary_search(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(best), found)) kept.push_back(found);
     std::sort(kept.begin(), kept.end());
-    result.kept.reserve(kept.size());
-    for (Found& found : kept) result.kept.push_back(std::move(found.candidate));
+    result.kept = candidates(kept);
     for (auto& [rule, list] : all.misses)
       for (Missed& missed : std::move(list).sorted()) result.near_misses.push_back(std::move(missed.miss));
     return result;
+  }
+
+  /// In the order of `kept`; layouts are made in that of the space, where neighbours share most of the work.
+  [[nodiscard]] std::vector<Candidate> candidates(const std::vector<Found>& kept) const {
+    std::vector<std::size_t> order(kept.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return kept[a].position < kept[b].position; });
+    std::vector<LayoutPosition> positions;
+    for (const std::size_t i : order) positions.push_back(kept[i].position);
+    std::vector<Layout> layouts = space_.at(positions);
+    std::vector<Candidate> list(kept.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      list[order[i]].layout = std::move(layouts[i]);
+      list[order[i]].slots = kept[order[i]].slots;
+    }
+    return list;
   }
 
   const Filter& filter_;

@@ -1,6 +1,7 @@
 #include "planner/stage_cache.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/program/lower.h"
 
@@ -9,18 +10,26 @@ namespace {
 
 bool same_degrees(const Layout& a, const Layout& b) {
   return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.ep == b.ep && a.etp == b.etp && a.dp_shard == b.dp_shard &&
-         a.dp_replicate == b.dp_replicate && a.placement == b.placement && a.context_parallel == b.context_parallel;
+         a.dp_replicate == b.dp_replicate && a.placement == b.placement;
 }
 
-std::int32_t module_mask(const RecomputeChoice& recompute) {
-  std::int32_t mask = 0;
-  if (recompute.kind == RecomputeKind::selective)
-    for (const RecomputeModule module : recompute.modules) mask |= 1 << static_cast<int>(module);
+/// What a block that is not recomputed as a whole can depend on: the modules, or another way to choose.
+std::uint64_t choice_key(const RecomputeChoice& recompute) {
+  if (recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::full) return 0;
+  constexpr int kModules = 16;
+  std::uint64_t mask = static_cast<std::uint64_t>(recompute.kind) << kModules;
+  for (const RecomputeModule module : recompute.modules) mask |= std::uint64_t{1} << static_cast<int>(module);
   return mask;
 }
 
-template <class Key> void add_shape(Key& key, const GroupShape& shape) {
-  for (const int members : shape.per_tier) key.push_back(members);
+/// Layers that share a checkpoint.
+int span_of(const RecomputeChoice& recompute) {
+  const bool uniform = recompute.kind == RecomputeKind::full && recompute.method == RecomputeMethod::uniform;
+  return uniform ? recompute.count.value_or(1) : 1;
+}
+
+void add_shape(CacheKey& key, const GroupShape& shape) {
+  for (const int members : shape.per_tier) key.add(members);
 }
 
 constexpr std::array kSlotPasses = {Pass::forward, Pass::backward, Pass::input, Pass::weight};
@@ -37,186 +46,229 @@ StudyContext make_study_context(const ModelSpec& model, const ClusterSpec& clust
   return study;
 }
 
-std::size_t StageCache::KeyHash::operator()(const Key& key) const {
+std::size_t StageCache::LongKeyHash::operator()(const LongKey& key) const {
   std::uint64_t hash = key.size();
   for (const std::int32_t value : key) {
-    hash ^= static_cast<std::uint32_t>(value) + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-    hash *= 0xff51afd7ed558ccdULL;
+    hash = (hash ^ static_cast<std::uint32_t>(value)) * 0xff51afd7ed558ccdULL;
+    hash ^= hash >> 32;
   }
-  return hash ^ hash >> 32;
+  return hash;
 }
 
 const Mesh& StageCache::mesh_of(const Layout& layout) {
-  if (!has_mesh_ || !same_degrees(layout, mesh_layout_)) {
-    mesh_ = Mesh(layout, study_.fanouts);
-    mesh_layout_ = layout;
-    has_mesh_ = true;
+  if (!meshes_.empty() && !same_degrees(layout, meshes_.front().first)) meshes_.clear();
+  for (const auto& [owner, mesh] : meshes_)
+    if (owner.context_parallel == layout.context_parallel) return *mesh;
+  meshes_.emplace_back(layout, std::make_unique<const Mesh>(layout, study_.fanouts));
+  return *meshes_.back().second;
+}
+
+/// What is kept does not grow with the space: layouts far apart in it share little.
+void StageCache::trim() {
+  constexpr std::size_t kBases = 512;
+  constexpr std::size_t kOthers = 16384;
+  if (bases_.size() > kBases) bases_.clear();
+  if (parameters_.size() > kOthers) parameters_.clear();
+  if (runs_.size() > kOthers) runs_.clear();
+  if (states_.size() > kOthers || roles_.size() > kOthers || data_ids_.size() > kOthers) {
+    states_.clear();
+    roles_.clear();
+    data_ids_.clear(); // numbers go on: a number never stands for two settings
   }
-  return mesh_;
 }
 
 StageCache::Base& StageCache::base_of(const LayoutView& view) {
   const Layout& l = *view.layout;
-  Key& key = scratch_;
-  key.assign({l.tp, l.cp, l.ep, l.etp, l.micro_batch, l.sequence_parallel ? 1 : 0, static_cast<int>(l.context_parallel.kind),
-              l.context_parallel.ulysses, static_cast<int>(l.expert_dispatch.kind), view.split_backward ? 1 : 0, l.pp > 1 ? 1 : 0});
+  Key key{l.tp, l.cp, l.ep, l.etp, l.micro_batch, l.sequence_parallel ? 1 : 0, static_cast<int>(l.context_parallel.kind),
+          l.context_parallel.ulysses, static_cast<int>(l.expert_dispatch.kind), view.split_backward ? 1 : 0, l.pp > 1 ? 1 : 0};
   for (const Group group : {Group::tp, Group::cp, Group::cp_inner, Group::cp_outer, Group::ep, Group::etp, Group::ep_etp})
     add_shape(key, view.mesh->shape(group));
-  if (last_base_ && key == base_key_) return *last_base_;
   auto& base = bases_[key];
   if (!base) {
     base = std::make_unique<Base>();
     base->context = make_context(study_.model, study_.job, study_.semantics, l, view.split_backward);
   }
-  base_key_ = key;
-  last_base_ = base.get();
   return *base;
 }
 
-const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, const BlockKey& block) {
-  const bool selective = (block.kind == BlockKind::layer && !block.recomputed) || block.kind == BlockKind::mtp;
-  Key key = {static_cast<std::int32_t>(block.kind), block.recomputed ? 1 : 0, selective ? module_mask(view.layout->recompute) : 0};
-  for (const LayerShape& shape : block.shapes) {
-    key.push_back(static_cast<std::int32_t>(shape.mixer) * 8 + static_cast<std::int32_t>(shape.feed_forward));
-    key.push_back(shape.window);
+std::uint32_t StageCache::block_id(const BlockKey& key) {
+  const auto id = static_cast<std::uint32_t>(std::find(block_keys_.begin(), block_keys_.end(), key) - block_keys_.begin());
+  if (id == block_keys_.size()) block_keys_.push_back(key);
+  return id;
+}
+
+Block StageCache::lower_block(const Base& base, std::uint32_t id, const RecomputeChoice& recompute) const {
+  LayerContext context = base.context;
+  context.layout.recompute = recompute;
+  return make_block(context, block_keys_[id]);
+}
+
+const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute) {
+  const BlockKey& key = block_keys_[id];
+  const bool selective = (key.kind == BlockKind::layer && !key.recomputed) || key.kind == BlockKind::mtp;
+  const auto [entry, added] = base.blocks.try_emplace(std::uint64_t{id} << 32 | (selective ? choice_key(recompute) : 0));
+  TimedBlock& timed = entry->second;
+  if (!added) return timed;
+  const Block block = lower_block(base, id, recompute);
+  timed.elements = data::elements_of(block);
+  for (std::size_t p = 0; p < kSlotPasses.size(); ++p) {
+    if (block.ops(kSlotPasses[p]).empty()) continue;
+    timed.times[p] = block_time(block, kSlotPasses[p], *view.mesh, study_.cost, study_.host);
   }
-  auto& entry = base.blocks[key];
-  if (!entry) {
-    entry = std::make_unique<TimedBlock>();
-    LayerContext context = base.context;
-    context.layout.recompute = view.layout->recompute;
-    entry->block = make_block(context, block);
-    entry->elements = data::elements_of(entry->block);
-    for (std::size_t p = 0; p < kSlotPasses.size(); ++p)
-      if (!entry->block.ops(kSlotPasses[p]).empty())
-        entry->times[p] = block_time(entry->block, kSlotPasses[p], *view.mesh, study_.cost, study_.host);
-  }
-  return *entry;
+  timed.memory.kind = block.kind;
+  timed.memory.forward_memory = block.forward_memory;
+  timed.memory.backward_memory = block.backward_memory;
+  timed.memory.input_memory = block.input_memory;
+  timed.memory.weight_memory = block.weight_memory;
+  return timed;
 }
 
 std::int32_t StageCache::data_id(const LayoutView& view) {
   const Layout& l = *view.layout;
-  Key& key = scratch_;
-  key.clear();
-  key.push_back(static_cast<std::int32_t>(l.sharding.kind) * 4 + (l.sharding.reshard_after_forward ? 1 + (*l.sharding.reshard_after_forward ? 1 : 0) : 0));
-  key.push_back((l.offload.optimizer ? 1 : 0) | (l.overlap.dp_gradients ? 2 : 0) | (l.overlap.dp_parameters ? 4 : 0) | (view.micro_batches == 1 ? 8 : 0));
+  Key key{static_cast<std::int32_t>(l.sharding.kind) * 4 + (l.sharding.reshard_after_forward ? 1 + (*l.sharding.reshard_after_forward ? 1 : 0) : 0),
+          (l.offload.optimizer ? 1 : 0) | (l.overlap.dp_gradients ? 2 : 0) | (l.overlap.dp_parameters ? 4 : 0) | (view.micro_batches == 1 ? 8 : 0)};
   for (const Group group : {Group::data, Group::shard, Group::replicate, Group::expert_data, Group::expert_shard, Group::tp, Group::embedding})
     add_shape(key, view.mesh->shape(group));
-  if (last_data_ >= 0 && key == data_key_) return last_data_;
-  data_key_ = key;
-  last_data_ = data_ids_.try_emplace(key, static_cast<std::int32_t>(data_ids_.size())).first->second;
-  return last_data_;
+  const auto [entry, added] = data_ids_.try_emplace(key, next_data_);
+  if (added) ++next_data_;
+  return entry->second;
 }
 
 void StageCache::select(const LayoutView& view) {
+  trim();
   view_ = view;
   base_ = &base_of(view);
   data_ = data_id(view);
-  modules_ = module_mask(view.layout->recompute);
+  scratch_.mesh = *view.mesh;
+  scratch_.stages = view.layout->pp;
+  scratch_.micro_batches = view.micro_batches;
+  scratch_.split_backward = view.split_backward;
 }
 
-void StageCache::add_chunk_key(Key& key, const LayoutView& view, int depth) const {
-  int first = 0; // layers that differ make equally long chunks differ
-  if (!study_.uniform)
-    for (int d = 0; d < depth; ++d) first += (*view.layers)[static_cast<std::size_t>(d)];
-  key.push_back((*view.layers)[static_cast<std::size_t>(depth)]);
-  key.push_back((depth == 0 ? 1 : 0) | (depth + 1 == static_cast<int>(view.layers->size()) ? 2 : 0));
-  key.push_back(first);
+StageCache::Kind StageCache::kind_of(const LayoutView& view, int depth) const {
+  Kind kind;
+  kind.depth = depth;
+  kind.layers = (*view.layers)[static_cast<std::size_t>(depth)];
+  kind.ends = (depth == 0 ? 1 : 0) | (depth + 1 == static_cast<int>(view.layers->size()) ? 2 : 0);
+  if (!study_.uniform) // layers that differ make equally long chunks differ
+    for (int d = 0; d < depth; ++d) kind.first += (*view.layers)[static_cast<std::size_t>(d)];
+  kind.begins = depth == 0;
+  return kind;
 }
 
-const ChunkProfile& StageCache::chunk(int stage, int index) {
-  const RecomputeChoice& recompute = view_.layout->recompute;
-  Key& key = scratch_;
-  key.clear();
-  add_chunk_key(key, view_, index * view_.layout->pp + stage);
-  key.push_back(static_cast<std::int32_t>(recompute.kind) * 4 + static_cast<std::int32_t>(recompute.method));
-  key.push_back(recompute.count.value_or(0));
-  key.push_back(modules_);
-  key.push_back(stage == 0 && index == 0 ? 1 : 0);
-  key.push_back(data_);
-  Base& base = *base_;
-  const auto found = base.chunks.find(key);
-  if (found != base.chunks.end()) return found->second;
-  Key owned = key;
-  return base.chunks.emplace(std::move(owned), build_chunk(base, view_, stage, index)).first->second;
+void StageCache::add_kind(Key& key, const Kind& kind) {
+  for (const int value : {kind.layers, kind.ends, kind.first, kind.begins ? 1 : 0}) key.add(value);
+}
+
+std::size_t StageCache::sort_chunks(std::vector<std::uint32_t>& kinds) {
+  const int stages = view_.layout->pp;
+  const int chunks = view_.layout->schedule.chunks;
+  kinds.resize(static_cast<std::size_t>(stages) * static_cast<std::size_t>(chunks));
+  kinds_.clear();
+  for (int depth = 0; depth < stages * chunks; ++depth) {
+    const Kind kind = kind_of(view_, depth);
+    std::size_t index = kinds_.size();
+    while (index > 0 && kinds_[index - 1] != kind) --index; // most are like the one before
+    if (index == 0) {
+      kinds_.push_back(kind);
+      index = kinds_.size();
+    }
+    kinds[static_cast<std::size_t>(depth % stages * chunks + depth / stages)] = static_cast<std::uint32_t>(index - 1);
+  }
+  return kinds_.size();
+}
+
+const StageCache::Runs& StageCache::runs_of(const LayoutView& view, const Kind& kind, const RecomputeChoice& recompute) {
+  Key key;
+  add_kind(key, kind);
+  const bool full = recompute.kind == RecomputeKind::full;
+  key.add(static_cast<std::int32_t>(recompute.kind) * 4 + (full ? static_cast<std::int32_t>(recompute.method) : 0));
+  key.add(full ? recompute.count.value_or(0) : 0);
+  const auto [entry, added] = runs_.try_emplace(key);
+  Runs& runs = entry->second;
+  if (!added) return runs;
+  Layout layout = *view.layout;
+  layout.recompute = recompute;
+  for (const BlockKey& block : chunk_plan(study_.model, study_.shapes, layout, *view.layers, kind.depth).blocks) {
+    const std::uint32_t id = block_id(block);
+    if (!runs.list.empty() && runs.list.back().block == id) ++runs.list.back().count;
+    else runs.list.push_back({id, 1});
+    ++runs.blocks;
+  }
+  return runs;
 }
 
 /// Which collectives stand between a chunk's blocks depends on its parameters and on data parallelism, not on the
-/// micro-batch or on what is recomputed (which changes no block's parameters).
-const std::vector<ChunkOp>& StageCache::between_of(const LayerContext& context, const LayoutView& view, const Program& program,
-                                                   const Role& role, const Chunk& chunk) {
+/// micro-batch or on what is recomputed, as long as as many blocks hold the parameters.
+Role& StageCache::role_of(const LayoutView& view, const Kind& kind, const Runs& runs, int span) {
   const Layout& l = *view.layout;
-  Key key = {l.tp, l.ep, l.etp, l.pp > 1 ? 1 : 0, view.split_backward ? 1 : 0, data_, role.stage == 0 && chunk.index == 0 ? 1 : 0,
-             static_cast<std::int32_t>(chunk.blocks.size())};
-  add_chunk_key(key, view, chunk.depth);
-  const auto found = between_.find(key);
-  if (found != between_.end()) return found->second;
-  Role scratch;
-  scratch.stage = role.stage;
-  Chunk own = chunk;
-  data::add_collectives(context, program, scratch, own);
-  return between_.emplace(std::move(key), std::move(own.between)).first->second;
-}
-
-ChunkProfile StageCache::build_chunk(Base& base, const LayoutView& view, int stage, int index) {
-  const Layout& l = *view.layout;
-  const int depth = index * l.pp + stage;
-  const ChunkPlan plan = chunk_plan(study_.model, study_.shapes, l, *view.layers, depth);
-
-  // Runs of equal blocks, and a scratch program that holds their parameters: all that data parallelism looks at.
-  Program program;
-  program.mesh = *view.mesh;
-  program.stages = l.pp;
-  program.micro_batches = view.micro_batches;
-  program.split_backward = view.split_backward;
-  Role role;
-  role.stage = stage;
+  Key key{l.tp, l.ep, l.etp, l.pp > 1 ? 1 : 0, view.split_backward ? 1 : 0, data_, span};
+  add_kind(key, kind);
+  const auto [entry, added] = roles_.try_emplace(key);
+  Role& role = entry->second;
+  if (!added) return role;
+  role.stage = kind.depth % l.pp;
   Chunk chunk;
-  chunk.depth = depth;
-  chunk.index = index;
-  chunk.layers = plan.layers;
-  std::vector<const TimedBlock*> distinct;
-  for (std::size_t i = 0; i < plan.blocks.size(); ++i) {
-    if (i > 0 && plan.blocks[i] == plan.blocks[i - 1]) {
-      chunk.blocks.push_back(chunk.blocks.back());
-      continue;
-    }
-    const TimedBlock* timed = &block_of(base, view, plan.blocks[i]);
-    const auto found = std::find(distinct.begin(), distinct.end(), timed);
-    chunk.blocks.push_back(static_cast<int>(found - distinct.begin()));
-    if (found == distinct.end()) distinct.push_back(timed);
-  }
-  for (const TimedBlock* timed : distinct) {
+  chunk.depth = kind.depth;
+  chunk.index = kind.depth / l.pp;
+  // The blocks' parameters are all that data parallelism looks at. Only their sums count for buckets: one parameter of
+  // each sort stands for all.
+  scratch_.blocks.clear();
+  for (const Run& run : runs.list) {
+    const data::Elements& sums = block_of(*base_, view, run.block, {}).elements;
     Block parameters;
-    parameters.kind = timed->block.kind;
-    // Only the sums count for buckets: one parameter of each sort stands for all.
-    const data::Elements& sums = timed->elements;
+    parameters.kind = block_keys_[run.block].kind;
     const auto add_parameter = [&parameters](std::int64_t elements, bool expert, bool replicated) {
       if (elements > 0) parameters.parameters.push_back({"", {}, {elements}, expert, replicated});
     };
     add_parameter(sums.dense - sums.tp_replicated, false, false);
     add_parameter(sums.tp_replicated, false, true);
     add_parameter(sums.expert, true, false);
-    parameters.forward_memory = timed->block.forward_memory;
-    parameters.backward_memory = timed->block.backward_memory;
-    parameters.input_memory = timed->block.input_memory;
-    parameters.weight_memory = timed->block.weight_memory;
-    program.blocks.push_back(std::move(parameters));
+    chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
+    scratch_.blocks.push_back(std::move(parameters));
   }
-  LayerContext context = base.context;
-  context.layout = l;
-  if (view.mesh->size(Group::data) > 1 || view.mesh->size(Group::expert_data) > 1) chunk.between = between_of(context, view, program, role, chunk);
+  if (view.mesh->size(Group::data) > 1 || view.mesh->size(Group::expert_data) > 1) {
+    LayerContext context = base_->context;
+    context.layout = l;
+    data::add_collectives(context, scratch_, role, chunk);
+  }
+  chunk.index = 0; // the role's only one
+  role.chunks.push_back(std::move(chunk));
+  return role;
+}
 
-  ChunkProfile profile;
-  BlockTimes times;
-  for (const TimedBlock* timed : distinct) {
-    times.push_back(timed->times);
-    for (const BlockTime& time : timed->times) profile.evidence = std::max(profile.evidence, time.evidence);
+void StageCache::profile(std::size_t kind, const RecomputeChoice& recompute, ChunkProfile& into) {
+  const Runs& runs = runs_of(view_, kinds_[kind], recompute);
+  Role& role = role_of(view_, kinds_[kind], runs, span_of(recompute));
+  Chunk& chunk = role.chunks.front();
+  chunk.blocks.clear();
+  scratch_.blocks.clear();
+  scratch_times_.clear();
+  into = {};
+  for (const Run& run : runs.list) {
+    const TimedBlock& timed = block_of(*base_, view_, run.block, recompute);
+    chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
+    scratch_.blocks.push_back(timed.memory);
+    scratch_times_.push_back(timed.times);
+    for (const BlockTime& time : timed.times) into.evidence = std::max(into.evidence, time.evidence);
   }
-  role.chunks.assign(static_cast<std::size_t>(index) + 1, Chunk{});
-  role.chunks.back() = std::move(chunk);
-  fill_chunk_profile(program, role, role.chunks.back(), times, study_.cost, study_.host, profile);
-  return profile;
+  fill_chunk_profile(scratch_, role, chunk, scratch_times_, study_.cost, study_.host, into);
+}
+
+Bytes StageCache::least_retained(int stage) {
+  const Layout& l = *view_.layout;
+  RecomputeChoice full;
+  full.kind = RecomputeKind::full;
+  std::optional<Bytes> least;
+  for (int index = 0; index < l.schedule.chunks; ++index) {
+    const Kind kind = kind_of(view_, index * l.pp + stage);
+    Bytes retained;
+    for (const Run& run : runs_of(view_, kind, full).list) retained += block_of(*base_, view_, run.block, full).memory.forward_memory.net * run.count;
+    if ((kind.ends & 1) == 0) retained += boundary(); // its input comes in, its output goes on
+    if ((kind.ends & 2) == 0) retained = retained - boundary();
+    least = least ? std::min(*least, retained) : retained;
+  }
+  return *least;
 }
 
 Bytes StageCache::boundary() {
@@ -226,23 +278,31 @@ Bytes StageCache::boundary() {
 
 const StageState& StageCache::state(int stage) {
   const Layout& l = *view_.layout;
-  Key& key = scratch_;
+  LongKey& key = scratch_key_;
   key.assign({l.tp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, stage == 0 ? 1 : 0, stage == l.pp - 1 ? 1 : 0, l.cp > 1 ? 1 : 0, data_});
-  for (int index = 0; index < l.schedule.chunks; ++index) add_chunk_key(key, view_, index * l.pp + stage);
+  for (int index = 0; index < l.schedule.chunks; ++index) {
+    const Kind kind = kind_of(view_, index * l.pp + stage);
+    for (const int value : {kind.layers, kind.ends, kind.first}) key.push_back(value);
+  }
   const auto found = states_.find(key);
   if (found != states_.end()) return found->second;
-  Key owned = key;
+  LongKey owned = key;
   return states_.emplace(std::move(owned), build_state(view_, stage)).first->second;
 }
 
+/// Parameters of a block do not depend on the micro-batch or on what is recomputed.
+const std::vector<Parameter>& StageCache::parameters_of(const Base& base, const LayoutView& view, std::uint32_t id) {
+  const Layout& l = *view.layout;
+  Key key{l.tp, l.cp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, view.split_backward ? 1 : 0, static_cast<std::int32_t>(id)};
+  const auto [entry, added] = parameters_.try_emplace(key);
+  if (added) entry->second = lower_block(base, id, {}).parameters;
+  return entry->second;
+}
+
 StageState StageCache::build_state(const LayoutView& view, int stage) {
-  // Parameters do not depend on the micro-batch or on what is recomputed: one sequence and nothing recomputed will do.
   Layout plain = *view.layout;
-  plain.micro_batch = 1;
+  plain.micro_batch = 1; // state does not depend on it, nor on what is recomputed
   plain.recompute = {};
-  LayoutView small = view;
-  small.layout = &plain;
-  Base& base = base_of(small);
   Program program;
   program.mesh = *view.mesh;
   program.stages = plain.pp;
@@ -250,7 +310,7 @@ StageState StageCache::build_state(const LayoutView& view, int stage) {
   program.split_backward = view.split_backward;
   Role role;
   role.stage = stage;
-  std::vector<BlockKey> keys;
+  std::vector<std::uint32_t> ids; // of the program's blocks
   for (int index = 0; index < plain.schedule.chunks; ++index) {
     Chunk chunk;
     chunk.index = index;
@@ -258,19 +318,19 @@ StageState StageCache::build_state(const LayoutView& view, int stage) {
     const ChunkPlan plan = chunk_plan(study_.model, study_.shapes, plain, *view.layers, chunk.depth);
     chunk.layers = plan.layers;
     for (const BlockKey& block : plan.blocks) {
-      const auto found = std::find(keys.begin(), keys.end(), block);
-      chunk.blocks.push_back(static_cast<int>(found - keys.begin()));
-      if (found != keys.end()) continue;
-      keys.push_back(block);
+      const std::uint32_t id = block_id(block);
+      const auto found = std::find(ids.begin(), ids.end(), id);
+      chunk.blocks.push_back(static_cast<int>(found - ids.begin()));
+      if (found != ids.end()) continue;
+      ids.push_back(id);
       Block parameters;
       parameters.kind = block.kind;
-      parameters.parameters = block_of(base, small, block).block.parameters;
+      parameters.parameters = parameters_of(*base_, view, id);
       program.blocks.push_back(std::move(parameters));
     }
     role.chunks.push_back(std::move(chunk));
   }
-  LayerContext context = base.context;
-  context.layout = plain;
+  LayerContext context = make_context(study_.model, study_.job, study_.semantics, plain, view.split_backward);
   data::add_step(context, program, role);
   data::add_persistent(context, program, role);
   StageState state;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/program/axes/data.h"
@@ -13,6 +14,7 @@
 #include "core/spec/calibration.h"
 #include "core/spec/plan.h"
 #include "core/spec/semantics.h"
+#include "planner/cache_key.h"
 #include "simulator/cost.h"
 #include "simulator/stage_profile.h"
 
@@ -53,61 +55,96 @@ struct StageState {
 };
 
 /// Pieces of stages by what they depend on, for one thread. Layouts of a study share most of them: blocks are lowered and
-/// timed once per (degrees, micro-batch, modules recomputed), chunks once per (blocks, number of layers), state once per
-/// (degrees, layers, sharding). The same calls as lower() make them, so that both agree.
+/// timed once per (degrees, micro-batch, modules recomputed), collectives between blocks once per (degrees, layers,
+/// sharding), state too; a chunk is then a sum of runs of equal blocks. The same calls as lower() make them, so that both
+/// agree.
 class StageCache {
 public:
   explicit StageCache(const StudyContext& study) : study_(study) {}
 
   [[nodiscard]] const Mesh& mesh_of(const Layout& layout);
-  /// Makes `view` the layout that the calls below speak of; it must outlive them.
+  /// Makes `view` the layout that the calls below speak of; it must outlive them. Its recomputation does not matter.
   void select(const LayoutView& view);
   [[nodiscard]] const StageState& state(int stage);
-  /// Slots of a chunk, collectives between blocks included.
-  [[nodiscard]] const ChunkProfile& chunk(int stage, int index);
+  /// Sorts the chunks of the layout by kind: chunks of one kind are equal under every recomputation. Returns how many
+  /// kinds there are; `kinds` gets that of chunk `stage * chunks + index`.
+  std::size_t sort_chunks(std::vector<std::uint32_t>& kinds);
+  /// Profiles a kind of chunk, collectives between blocks included.
+  void profile(std::size_t kind, const RecomputeChoice& recompute, ChunkProfile& into);
+  /// What every (chunk, micro-batch) of the stage retains at least between its forward and its backward, whatever is
+  /// recomputed: layers that are recomputed whole keep the least.
+  [[nodiscard]] Bytes least_retained(int stage);
   /// Bytes of an activation at a chunk boundary.
   [[nodiscard]] Bytes boundary();
 
 private:
-  using Key = std::vector<std::int32_t>;
-  struct KeyHash {
-    std::size_t operator()(const Key& key) const;
+  using Key = CacheKey;
+  using LongKey = std::vector<std::int32_t>; ///< grows with the chunks of a stage
+  struct LongKeyHash {
+    std::size_t operator()(const LongKey& key) const;
   };
+  /// What is kept of a lowered block.
   struct TimedBlock {
-    Block block;
+    Block memory; ///< with its kind and its memory alone
     std::array<BlockTime, 4> times;
     data::Elements elements;
   };
   /// One context of blocks: degrees, micro-batch and switches, without recomputation.
   struct Base {
     LayerContext context;
-    std::unordered_map<Key, std::unique_ptr<TimedBlock>, KeyHash> blocks;
-    std::unordered_map<Key, ChunkProfile, KeyHash> chunks;
+    std::unordered_map<std::uint64_t, TimedBlock> blocks; ///< by block and modules recomputed
+  };
+  /// A chunk as runs of equal blocks.
+  struct Run {
+    std::uint32_t block = 0; ///< index into `block_keys_`
+    int count = 0;
+  };
+  struct Runs {
+    std::vector<Run> list;
+    int blocks = 0;
+  };
+  /// A kind of chunk: what it depends on apart from the settings of the layout.
+  struct Kind {
+    int layers = 0;
+    int ends = 0;       ///< 1: has the embedding, 2: has the head
+    int first = 0;      ///< model layer that it begins with, where that matters
+    bool begins = false; ///< the first chunk of the first stage
+    int depth = 0;      ///< of one of them
+    bool operator==(const Kind& other) const {
+      return layers == other.layers && ends == other.ends && first == other.first && begins == other.begins;
+    }
   };
 
+  void trim();
   Base& base_of(const LayoutView& view);
   std::int32_t data_id(const LayoutView& view);
-  const TimedBlock& block_of(Base& base, const LayoutView& view, const BlockKey& key);
-  const std::vector<ChunkOp>& between_of(const LayerContext& context, const LayoutView& view, const Program& program, const Role& role, const Chunk& chunk);
-  ChunkProfile build_chunk(Base& base, const LayoutView& view, int stage, int index);
+  std::uint32_t block_id(const BlockKey& key);
+  [[nodiscard]] Kind kind_of(const LayoutView& view, int depth) const;
+  static void add_kind(Key& key, const Kind& kind);
+  const Runs& runs_of(const LayoutView& view, const Kind& kind, const RecomputeChoice& recompute);
+  Block lower_block(const Base& base, std::uint32_t id, const RecomputeChoice& recompute) const;
+  const TimedBlock& block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute);
+  const std::vector<Parameter>& parameters_of(const Base& base, const LayoutView& view, std::uint32_t id);
+  Role& role_of(const LayoutView& view, const Kind& kind, const Runs& runs, int span);
   StageState build_state(const LayoutView& view, int stage);
-  void add_chunk_key(Key& key, const LayoutView& view, int depth) const;
 
   const StudyContext& study_;
-  std::unordered_map<Key, std::unique_ptr<Base>, KeyHash> bases_;
-  std::unordered_map<Key, StageState, KeyHash> states_;
-  std::unordered_map<Key, std::vector<ChunkOp>, KeyHash> between_; ///< collectives of chunks, micro-batch aside
-  std::unordered_map<Key, std::int32_t, KeyHash> data_ids_; ///< data-parallel settings by number
-  Key scratch_, base_key_, data_key_;
-  Base* last_base_ = nullptr;
-  std::int32_t last_data_ = -1;
+  std::unordered_map<Key, std::unique_ptr<Base>, CacheKeyHash> bases_;
+  std::unordered_map<LongKey, StageState, LongKeyHash> states_;
+  std::unordered_map<Key, Runs, CacheKeyHash> runs_;
+  std::unordered_map<Key, Role, CacheKeyHash> roles_; ///< one chunk with the collectives between its blocks
+  std::unordered_map<Key, std::vector<Parameter>, CacheKeyHash> parameters_;
+  std::unordered_map<Key, std::int32_t, CacheKeyHash> data_ids_; ///< data-parallel settings by number
+  std::vector<BlockKey> block_keys_;
+  std::int32_t next_data_ = 0;
   LayoutView view_;
   Base* base_ = nullptr; ///< of view_
   std::int32_t data_ = -1;
-  std::int32_t modules_ = 0;
-  Layout mesh_layout_;
-  Mesh mesh_;
-  bool has_mesh_ = false;
+  std::vector<Kind> kinds_; ///< of view_
+  Program scratch_; ///< what a chunk's profile reads of a program
+  BlockTimes scratch_times_;
+  LongKey scratch_key_;
+  std::vector<std::pair<Layout, std::unique_ptr<const Mesh>>> meshes_; ///< of one set of degrees, by kind of context parallelism
 };
 
 } // namespace foretrain

@@ -65,22 +65,22 @@ std::vector<std::string> schedule_ids() {
 
 Field count_field(std::string_view id, std::string_view title, std::string_view help,
                   FieldValue (*get)(const FieldRow&)) {
-  return {id, title, "", help, FieldKind::number, 0, false, false, {}, get};
+  return {id, title, "", help, FieldKind::number, 0, false, Dimension::recompute, {}, get};
 }
 
 Field text_field(std::string_view id, std::string_view title, std::string_view help, std::vector<std::string> values,
                  FieldValue (*get)(const FieldRow&)) {
-  return {id, title, "", help, FieldKind::text, 0, false, false, std::move(values), get};
+  return {id, title, "", help, FieldKind::text, 0, false, Dimension::recompute, std::move(values), get};
 }
 
 Field flag_field(std::string_view id, std::string_view title, std::string_view help,
                  FieldValue (*get)(const FieldRow&)) {
-  return {id, title, "", help, FieldKind::flag, 0, false, false, {}, get};
+  return {id, title, "", help, FieldKind::flag, 0, false, Dimension::recompute, {}, get};
 }
 
 Field outcome_field(std::string_view id, std::string_view title, std::string_view unit, std::string_view help,
                     int decimals, FieldValue (*get)(const FieldRow&)) {
-  return {id, title, unit, help, FieldKind::number, decimals, true, false, {}, get};
+  return {id, title, unit, help, FieldKind::number, decimals, true, Dimension::recompute, {}, get};
 }
 
 using Row = const FieldRow&;
@@ -188,22 +188,33 @@ void add_outcome(std::vector<Field>& list) {
   part("dp_s", "data-parallel communication on the critical path", [](Row r) { return part_seconds(r, TimePart::dp); });
   part("bubble_s", "waiting for other stages", [](Row r) { return part_seconds(r, TimePart::bubble); });
   part("optimizer_s", "optimizer step", [](Row r) { return part_seconds(r, TimePart::optimizer); });
-  list.push_back({"engine", "engine", "", "what predicted the time", FieldKind::text, 0, true, false,
+  list.push_back({"engine", "engine", "", "what predicted the time", FieldKind::text, 0, true, Dimension::recompute,
                   ids(std::array{Engine::slots, Engine::replay, Engine::simgrid}), [](Row r) {
                     return r.prediction ? FieldValue(std::string(id_of(r.prediction->engine))) : FieldValue();
                   }});
-  list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true, false,
+  list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true, Dimension::recompute,
                   ids(std::array{Verdict::fits, Verdict::oom, Verdict::illegal}), [](Row r) {
                     return r.prediction ? FieldValue(std::string(id_of(r.prediction->verdict))) : FieldValue();
                   }});
 }
 
+Dimension dimension_of(std::string_view id) {
+  for (const std::string_view degree : {"tp", "pp", "cp", "ep", "etp", "dp", "dp_shard", "dp_replicate", "gpus"})
+    if (id == degree) return Dimension::degrees;
+  if (id == "context_parallel") return Dimension::context;
+  if (id == "schedule" || id == "chunks") return Dimension::schedule;
+  if (id == "sharding") return Dimension::sharding;
+  if (id == "offload_optimizer") return Dimension::offload;
+  if (id == "micro_batch" || id == "micro_batches") return Dimension::micro_batch;
+  if (id == "sequence_parallel") return Dimension::sequence_parallel;
+  if (id == "dispatch") return Dimension::dispatch;
+  return Dimension::recompute;
+}
+
 std::vector<Field> all_fields() {
   std::vector<Field> list;
   add_layout(list);
-  for (Field& field : list)
-    for (const std::string_view degree : {"tp", "pp", "cp", "ep", "etp", "dp", "gpus"})
-      if (field.id == degree) field.degree = true;
+  for (Field& field : list) field.dimension = dimension_of(field.id);
   add_outcome(list);
   return list;
 }

@@ -10,6 +10,7 @@
 #include "core/spec/job.h"
 #include "core/spec/layout.h"
 #include "core/spec/prediction.h"
+#include "planner/dimension.h"
 
 namespace foretrain {
 
@@ -22,7 +23,7 @@ struct FieldRow {
   const Layout& layout;
   const Evaluation* slots = nullptr;
   const Prediction* prediction = nullptr; ///< preferred to `slots` where both know a figure
-  bool degrees_only = false;              ///< of the layout, tp, pp, cp, ep, etp and dp alone are settled
+  Dimension settled = Dimension::recompute; ///< of the layout, the dimensions up to this one are settled
 };
 
 enum class FieldKind { number, text, flag };
@@ -39,7 +40,7 @@ struct Field {
   FieldKind kind = FieldKind::number;
   int decimals = 0;                ///< shown in tables
   bool outcome = false;            ///< known only once a layout was evaluated
-  bool degree = false;             ///< known of a group of layouts with equal degrees
+  Dimension dimension = Dimension::recompute; ///< of the layout: what it looks at, innermost
   std::vector<std::string> values; ///< text: every value there is; empty: any
   FieldValue (*get)(const FieldRow& row) = nullptr;
 };

@@ -61,7 +61,7 @@ public:
     case Operation::constant:
       return node.value;
     case Operation::field:
-      return row_.degrees_only && !node.field->degree ? FieldValue() : node.field->get(row_);
+      return row_.settled < node.field->dimension ? FieldValue() : node.field->get(row_);
     case Operation::logical_not: {
       const Truth truth = truth_of(value_of(node.left));
       return truth == Truth::unknown ? FieldValue() : FieldValue(truth == Truth::no);

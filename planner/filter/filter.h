@@ -19,8 +19,8 @@ public:
   /// `where` names the source in errors ("--where", "study.json:/where"); the column follows it. Empty text admits all.
   [[nodiscard]] static Result<Filter> parse(std::string_view text, const std::string& where);
 
-  /// `no` without slots and prediction is final: the layout need not be evaluated; with `degrees_only` neither need any
-  /// other layout with these degrees.
+  /// `no` without slots and prediction is final: the layout need not be evaluated; nor need any other
+  /// with the same settled dimensions.
   [[nodiscard]] Truth test(const FieldRow& row) const;
   [[nodiscard]] bool admits(const FieldRow& row) const { return test(row) == Truth::yes; }
   [[nodiscard]] bool empty() const { return nodes_.empty(); }

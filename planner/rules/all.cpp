@@ -1,34 +1,40 @@
 #include "planner/rules/all.h"
 
 #include <algorithm>
+#include <array>
 
 namespace foretrain {
 namespace {
 
 class CheckRule final : public Rule {
 public:
-  CheckRule(std::string_view id, std::string_view summary, RuleCheck test, RuleScope scope)
-      : id_(id), summary_(summary), check_(test), scope_(scope) {}
+  CheckRule(std::string_view id, std::string_view summary, RuleCheck test, RuleScope scope, RuleCheck degrees)
+      : id_(id), summary_(summary), check_(test), scope_(scope), degrees_(scope == RuleScope::degrees ? test : degrees) {}
   [[nodiscard]] std::string_view id() const override { return id_; }
   [[nodiscard]] std::string_view summary() const override { return summary_; }
   [[nodiscard]] RuleScope scope() const override { return scope_; }
-  [[nodiscard]] std::optional<Rejection> check(const RuleInput& input) const override {
-    std::optional<Rejection> rejection = check_(input);
+  [[nodiscard]] std::optional<Rejection> check(const RuleInput& input) const override { return named(check_(input)); }
+  [[nodiscard]] std::optional<Rejection> check_degrees(const RuleInput& input) const override {
+    return degrees_ ? named(degrees_(input)) : std::nullopt;
+  }
+
+private:
+  [[nodiscard]] std::optional<Rejection> named(std::optional<Rejection> rejection) const {
     if (rejection && rejection->rule.empty()) rejection->rule = std::string(id_);
     return rejection;
   }
 
-private:
   std::string_view id_;
   std::string_view summary_;
   RuleCheck check_;
   RuleScope scope_;
+  RuleCheck degrees_;
 };
 
 } // namespace
 
-std::unique_ptr<const Rule> make_rule(std::string_view id, std::string_view summary, RuleCheck check, RuleScope scope) {
-  return std::make_unique<CheckRule>(id, summary, check, scope);
+std::unique_ptr<const Rule> make_rule(std::string_view id, std::string_view summary, RuleCheck check, RuleScope scope, RuleCheck degrees_check) {
+  return std::make_unique<CheckRule>(id, summary, check, scope, degrees_check);
 }
 
 Rejection reject(std::string reason, double needed, double available, std::vector<std::string> nearest) {
@@ -77,9 +83,18 @@ std::optional<Rejection> first_rejection(const RuleInput& input) {
 }
 
 std::optional<Rejection> first_rejection(const RuleInput& input, RuleScope scope) {
-  for (const auto& rule : rules())
-    if (rule->scope() == scope)
-      if (auto rejection = rule->check(input)) return rejection;
+  static const std::array<std::vector<const Rule*>, kDimensions> by_scope = [] {
+    std::array<std::vector<const Rule*>, kDimensions> lists;
+    for (const auto& rule : rules()) lists[static_cast<std::size_t>(rule->scope())].push_back(rule.get());
+    return lists;
+  }();
+  if (scope == RuleScope::degrees) {
+    for (const auto& rule : rules())
+      if (auto rejection = rule->check_degrees(input)) return rejection;
+    return std::nullopt;
+  }
+  for (const Rule* rule : by_scope[static_cast<std::size_t>(scope)])
+    if (auto rejection = rule->check(input)) return rejection;
   return std::nullopt;
 }
 

@@ -12,9 +12,9 @@
 namespace foretrain {
 
 using RuleCheck = std::optional<Rejection> (*)(const RuleInput&);
-/// A rule from its id, summary and check.
+/// A rule from its id, summary and check. `degrees_check`: of a rule that looks at more, what degrees alone decide.
 [[nodiscard]] std::unique_ptr<const Rule> make_rule(std::string_view id, std::string_view summary, RuleCheck check,
-                                                    RuleScope scope = RuleScope::layout);
+                                                    RuleScope scope = RuleScope::recompute, RuleCheck degrees_check = nullptr);
 
 /// A rejection by `needed` against `available`, with what would be legal nearby. The rule fills in its id.
 [[nodiscard]] Rejection reject(std::string reason, double needed, double available, std::vector<std::string> nearest = {});

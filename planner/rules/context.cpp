@@ -32,6 +32,15 @@ std::optional<Rejection> sequence(const RuleInput& in) {
                 nearest_values("cp", l.cp, in.job.sequence_length, [&](std::int64_t c) { return in.job.sequence_length % ((zigzag ? 2 : 1) * c) == 0; }));
 }
 
+/// Whatever the kind.
+std::optional<Rejection> no_kind(const RuleInput& in) {
+  const bool none = in.semantics.context_parallel.empty() || in.job.attention == AttentionKernel::unfused;
+  return none ? kind(in) : std::nullopt;
+}
+std::optional<Rejection> no_parts(const RuleInput& in) {
+  return in.job.sequence_length % in.layout.cp != 0 ? sequence(in) : std::nullopt;
+}
+
 std::optional<Rejection> ulysses_heads(const RuleInput& in) {
   const Layout& l = in.layout;
   const bool exchanges = l.context_parallel.kind == ContextKind::ulysses || l.context_parallel.kind == ContextKind::ulysses_ring;
@@ -53,9 +62,9 @@ std::optional<Rejection> ulysses_heads(const RuleInput& in) {
 } // namespace
 
 void add_context_rules(RuleList& list) {
-  list.push_back(make_rule("cp-kind", "The framework has this kind of context parallelism.", kind));
-  list.push_back(make_rule("cp-sequence", "The sequence splits into balanced parts.", sequence));
-  list.push_back(make_rule("cp-heads", "An all-to-all splits the heads that tensor parallelism left.", ulysses_heads));
+  list.push_back(make_rule("cp-kind", "The framework has this kind of context parallelism.", kind, RuleScope::context, no_kind));
+  list.push_back(make_rule("cp-sequence", "The sequence splits into balanced parts.", sequence, RuleScope::context, no_parts));
+  list.push_back(make_rule("cp-heads", "An all-to-all splits the heads that tensor parallelism left.", ulysses_heads, RuleScope::context));
 }
 
 } // namespace foretrain

@@ -42,11 +42,17 @@ std::optional<Rejection> batch(const RuleInput& in) {
                 static_cast<double>(step), static_cast<double>(in.job.global_batch), std::move(nearest));
 }
 
+/// Whatever the micro-batch.
+std::optional<Rejection> batch_over_dp(const RuleInput& in) {
+  const std::int64_t dp = std::int64_t{in.layout.dp_shard} * in.layout.dp_replicate;
+  return in.job.global_batch % dp != 0 ? batch(in) : std::nullopt;
+}
+
 } // namespace
 
 void add_degree_rules(RuleList& list) {
   list.push_back(make_rule("world-size", "tp · pp · cp · dp equals the number of devices.", world_size, RuleScope::degrees));
-  list.push_back(make_rule("global-batch", "The global batch is a multiple of dp · micro-batch.", batch));
+  list.push_back(make_rule("global-batch", "The global batch is a multiple of dp · micro-batch.", batch, RuleScope::micro_batch, batch_over_dp));
 }
 
 } // namespace foretrain

@@ -14,11 +14,18 @@ std::optional<Rejection> has_experts(const RuleInput& in) {
   return reject(fmt::format("{} has no experts; ep {} × etp {} needs them", in.model.name, l.ep, l.etp), l.ep * l.etp, 1, {"ep 1", "etp 1"});
 }
 
-std::optional<Rejection> supported(const RuleInput& in) {
+/// Whatever the dispatch.
+std::optional<Rejection> supported_at_all(const RuleInput& in) {
   const Layout& l = in.layout;
   if (l.ep > 1 && !in.semantics.expert_parallel) return reject(in.semantics.name + " has no expert parallelism", l.ep, 1, {"ep 1"});
   if (l.etp > 1 && !in.semantics.expert_tensor_parallel)
     return reject(in.semantics.name + " does not split experts over tensor ranks", l.etp, 1, {"etp 1"});
+  return std::nullopt;
+}
+
+std::optional<Rejection> supported(const RuleInput& in) {
+  if (auto rejection = supported_at_all(in)) return rejection;
+  const Layout& l = in.layout;
   if (l.ep > 1 && l.tp > 1 && in.semantics.ep_needs_sp && !l.sequence_parallel)
     return reject(fmt::format("{} needs sequence parallelism for ep {} with tp {}", in.semantics.name, l.ep, l.tp), 1, 0, {"sequence_parallel true", "tp 1"});
   if (l.ep * l.etp == 1) return std::nullopt;
@@ -58,7 +65,7 @@ std::optional<Rejection> folding(const RuleInput& in) {
 
 void add_expert_rules(RuleList& list) {
   list.push_back(make_rule("ep-without-experts", "Expert parallelism needs experts.", has_experts, RuleScope::degrees));
-  list.push_back(make_rule("ep-supported", "The framework has this expert parallelism.", supported));
+  list.push_back(make_rule("ep-supported", "The framework has this expert parallelism.", supported, RuleScope::dispatch, supported_at_all));
   list.push_back(make_rule("experts-ep", "ep divides the experts, etp their width.", experts_split, RuleScope::degrees));
   list.push_back(make_rule("ep-folding", "ep · etp divides the ranks of a stage that experts fold over.", folding, RuleScope::degrees));
 }

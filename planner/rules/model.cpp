@@ -49,7 +49,7 @@ std::optional<Rejection> optimizer(const RuleInput& in) {
 void add_model_rules(RuleList& list) {
   list.push_back(make_rule("model-not-modelled", "Every layer has a memory and a time formula.", modelled, RuleScope::degrees));
   list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision, RuleScope::degrees));
-  list.push_back(make_rule("optimizer-sharding", "Optimizers on whole matrices need unsharded state.", optimizer));
+  list.push_back(make_rule("optimizer-sharding", "Optimizers on whole matrices need unsharded state.", optimizer, RuleScope::sharding));
 }
 
 } // namespace foretrain

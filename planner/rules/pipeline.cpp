@@ -54,6 +54,16 @@ std::optional<Rejection> layers(const RuleInput& in) {
                 nearest_values("pp", l.pp, in.model.layers, [&](std::int64_t p) { return in.model.layers % (p * l.schedule.chunks) == 0; }));
 }
 
+/// Whatever the schedule.
+std::optional<Rejection> no_schedule(const RuleInput& in) {
+  return in.layout.pp > 1 && in.semantics.schedules.empty() ? schedule_supported(in) : std::nullopt;
+}
+std::optional<Rejection> too_many_stages(const RuleInput& in) {
+  const Layout& l = in.layout;
+  const bool even = in.semantics.uneven_stages || in.model.layers % l.pp == 0;
+  return l.layers_per_stage.empty() && (l.pp > in.model.layers || !even) ? layers(in) : std::nullopt;
+}
+
 std::optional<Rejection> tied(const RuleInput& in) {
   if (in.layout.pp == 1 || !in.model.tied_embeddings || in.semantics.tied_with_pp) return std::nullopt;
   return reject(fmt::format("{} cannot share the tied embedding of {} between first and last of pp {} stages", in.semantics.name, in.model.name, in.layout.pp),
@@ -86,10 +96,10 @@ std::optional<Rejection> schedule_shape(const RuleInput& in) {
 } // namespace
 
 void add_pipeline_rules(RuleList& list) {
-  list.push_back(make_rule("schedule-supported", "The framework has the schedule.", schedule_supported));
-  list.push_back(make_rule("layers-pp", "The layers split over stages and chunks.", layers));
+  list.push_back(make_rule("schedule-supported", "The framework has the schedule.", schedule_supported, RuleScope::schedule, no_schedule));
+  list.push_back(make_rule("layers-pp", "The layers split over stages and chunks.", layers, RuleScope::schedule, too_many_stages));
   list.push_back(make_rule("tied-embeddings-pp", "The framework shares a tied table across stages.", tied, RuleScope::degrees));
-  list.push_back(make_rule("schedule-micro-batches", "The schedule runs with this number of micro-batches.", schedule_shape));
+  list.push_back(make_rule("schedule-micro-batches", "The schedule runs with this number of micro-batches.", schedule_shape, RuleScope::micro_batch));
 }
 
 } // namespace foretrain

@@ -11,6 +11,7 @@
 #include "core/spec/model.h"
 #include "core/spec/prediction.h"
 #include "core/spec/semantics.h"
+#include "planner/dimension.h"
 
 namespace foretrain {
 
@@ -24,9 +25,9 @@ struct RuleInput {
   int devices = 0;
 };
 
-/// What of the layout a rule looks at: rules of `degrees` see tp, pp, cp, ep, etp and dp alone, so that one check judges
-/// every layout with these degrees.
-enum class RuleScope { degrees, layout };
+/// The innermost dimension that a rule looks at: one check judges every layout that shares the dimensions up to it. A rule
+/// of `degrees` sees tp, pp, cp, ep, etp and dp alone.
+using RuleScope = Dimension;
 
 /// A feasibility rule: whether a layout can run at all. Memory is judged apart, after its prediction.
 class Rule {
@@ -39,13 +40,16 @@ public:
   /// The clash with both numbers and the nearest legal changes, or nothing. Must hold for every input that the readers
   /// accept, without overflow.
   [[nodiscard]] virtual std::optional<Rejection> check(const RuleInput& input) const = 0;
+  /// The clash of the degrees alone, which no other dimension can mend. Implied by `check`.
+  [[nodiscard]] virtual std::optional<Rejection> check_degrees(const RuleInput& input) const = 0;
 };
 
 /// All rules in the order in which they are tried: cheap and general first. The first that fails names the rejection.
 [[nodiscard]] const Catalogue<Rule>& rules();
 
-/// The first rule that fails; of one scope, or of both.
+/// The first rule that fails.
 [[nodiscard]] std::optional<Rejection> first_rejection(const RuleInput& input);
+/// The first rule that fails once the dimensions up to `scope` are settled and those before it are known to be legal.
 [[nodiscard]] std::optional<Rejection> first_rejection(const RuleInput& input, RuleScope scope);
 /// Every rule that fails, for `predict`.
 [[nodiscard]] std::vector<Rejection> all_rejections(const RuleInput& input);

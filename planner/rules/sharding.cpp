@@ -47,9 +47,9 @@ std::optional<Rejection> overlap(const RuleInput& in) {
 } // namespace
 
 void add_sharding_rules(RuleList& list) {
-  list.push_back(make_rule("sharding-supported", "The framework shards this state in this layout.", supported));
-  list.push_back(make_rule("replicas", "Replicas of shards need shards.", replicas));
-  list.push_back(make_rule("offload", "The framework and the cluster can keep state on the host.", offload));
+  list.push_back(make_rule("sharding-supported", "The framework shards this state in this layout.", supported, RuleScope::sharding));
+  list.push_back(make_rule("replicas", "Replicas of shards need shards.", replicas, RuleScope::sharding));
+  list.push_back(make_rule("offload", "The framework and the cluster can keep state on the host.", offload, RuleScope::offload));
   list.push_back(make_rule("overlap-not-modelled", "Overlap that is asked for is modelled.", overlap));
 }
 

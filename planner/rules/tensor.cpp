@@ -57,7 +57,7 @@ void add_tensor_rules(RuleList& list) {
   list.push_back(make_rule("heads-tp", "tp divides the attention heads.", heads, RuleScope::degrees));
   list.push_back(make_rule("kv-heads-tp", "tp divides the key-value heads, or the framework replicates them.", kv_heads, RuleScope::degrees));
   list.push_back(make_rule("ffn-tp", "tp divides the feed-forward widths.", widths, RuleScope::degrees));
-  list.push_back(make_rule("sequence-parallel", "Sequence parallelism goes with tp > 1 and splits the tokens evenly.", sequence_parallel));
+  list.push_back(make_rule("sequence-parallel", "Sequence parallelism goes with tp > 1 and splits the tokens evenly.", sequence_parallel, RuleScope::sequence_parallel));
 }
 
 } // namespace foretrain

@@ -15,7 +15,6 @@ namespace {
 constexpr std::ptrdiff_t kLineLimit = 400;
 const std::map<std::string, std::string>& long_files() {
   static const std::map<std::string, std::string> table = {
-      {"planner/evaluate.cpp", "one evaluation from cached pieces: what is cached and what reads it change together"},
       {"scripts/calibrate-from-tables",
        "one pass from tables to calibrations; half of it is the list of devices and sources"},
       {"simulator/machine.cpp", "one state machine: streams, waits, rates and memory of a rank change together"},

@@ -179,13 +179,17 @@ TEST(Evaluate, CachedStateIsThatOfTheProgram) {
 }
 
 // A bound that prunes must never prune what fits.
-TEST(Evaluate, StateBoundNeverExceedsTheForecast) {
+TEST(Evaluate, BoundsNeverExceedTheForecast) {
   for (const Setting& s : settings()) {
     const Evaluator evaluator = evaluator_of(s);
     Evaluator::Worker worker = evaluator.worker();
     for (const Layout& layout : sample(s, 40)) {
       const Evaluation evaluation = worker.evaluate(layout);
       EXPECT_FALSE(worker.state_exceeds(layout, Bytes(evaluation.device_bytes))) << describe(layout);
+      EXPECT_FALSE(worker.activations_exceed(layout, Bytes(evaluation.device_bytes))) << describe(layout);
+      const Evaluation again = worker.evaluate(layout); // bounds in between change nothing
+      EXPECT_EQ(again.step_seconds, evaluation.step_seconds);
+      EXPECT_EQ(again.device_bytes, evaluation.device_bytes);
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include "planner/explain.h"
 #include "planner/layouts.h"
+#include "planner/rules/rule.h"
 #include "tests/cases/cases.h"
 
 namespace foretrain {
@@ -78,6 +79,55 @@ TEST(Search, CountsEveryLayoutOnce) {
   EXPECT_EQ(result.enumerated, result.legal + sum(result.rejected) - full);
   EXPECT_EQ(result.legal, result.fits + full);
   EXPECT_TRUE(result.complete);
+}
+
+// Branches are judged whole: what is left is what a look at every layout leaves.
+TEST(Search, LeavesOutWhatNoLayoutWouldPass) {
+  for (const char* framework : {"megatron-core", "torchtitan"}) {
+    Study study = small_study();
+    study.job.semantics = framework;
+    study.job.global_batch = 24;
+    study.job.sequence_length = 4100; // some parts of it are not whole
+    SearchOptions options;
+    options.refine = false;
+    options.near_misses = 0;
+    const SearchResult result = searched(study, options);
+    const Semantics semantics = data().semantics(framework).value();
+    const LayoutSpace space(study, semantics);
+    std::int64_t legal = 0;
+    std::map<std::string, std::int64_t> rejected;
+    for (std::size_t group = 0; group < space.groups(); ++group)
+      space.visit_group(group, [&](const Layout& layout) {
+        const RuleInput input{study.model, study.cluster, study.job, semantics, layout, 8};
+        const std::optional<Rejection> rejection = first_rejection(input);
+        if (!rejection) ++legal;
+        else ++rejected[rejection->rule];
+        return true;
+      });
+    EXPECT_TRUE(result.pruned.empty());
+    EXPECT_EQ(result.legal, legal);
+    EXPECT_EQ(result.evaluated, legal);
+    EXPECT_GE(rejected.size(), 2u);
+    for (const auto& [rule, count] : result.rejected)
+      if (rule != "out-of-memory") {
+        EXPECT_TRUE(rejected.contains(rule)) << rule;
+      }
+  }
+}
+
+TEST(Search, PositionsNameTheirLayouts) {
+  const Study study = small_study();
+  const LayoutSpace space(study, data().semantics(study.job.semantics).value());
+  for (std::size_t group = 0; group < space.groups(); ++group) {
+    std::vector<Layout> visited;
+    std::vector<LayoutPosition> positions;
+    space.visit_group(group, [&](const Layout& layout) {
+      positions.push_back({group, static_cast<std::int64_t>(visited.size())});
+      visited.push_back(layout);
+      return true;
+    });
+    EXPECT_EQ(space.at(positions), visited);
+  }
 }
 
 TEST(Search, RanksWhatFitsByItsTime) {

@@ -95,11 +95,14 @@ TEST(Filter, UnknownFiguresDecideNothing) {
 TEST(Filter, DegreesAloneDecideWhatTheyCan) {
   const Sample sample;
   FieldRow row = sample.before_evaluation();
-  row.degrees_only = true;
+  row.settled = Dimension::degrees;
   EXPECT_EQ(test("tp == 4", row), Truth::no);
   EXPECT_EQ(test("tp == 8", row), Truth::yes);
   EXPECT_EQ(test("micro_batch == 7", row), Truth::unknown);
   EXPECT_EQ(test("tp == 4 and micro_batch == 1", row), Truth::no);
+  row.settled = Dimension::micro_batch;
+  EXPECT_EQ(test("micro_batch == 7", row), Truth::no);
+  EXPECT_EQ(test("recompute == full", row), Truth::unknown);
 }
 
 TEST(Filter, EmptyTextAdmitsAll) {

@@ -93,27 +93,47 @@ TEST(Rules, AnswerWhateverTheReadersAdmit) {
   SUCCEED() << legal;
 }
 
-/// A rule of degrees sees degrees alone: the rest of the layout must not change its answer.
-TEST(Rules, OfDegreesLookAtDegreesAlone) {
+/// `whole` with the dimensions after `settled` at their defaults.
+Layout up_to(Dimension settled, const Layout& whole) {
+  const Layout defaults;
+  Layout part = whole;
+  if (settled < Dimension::schedule) part.schedule = defaults.schedule;
+  if (settled < Dimension::sharding) part.sharding = defaults.sharding;
+  if (settled < Dimension::offload) part.offload = defaults.offload;
+  if (settled < Dimension::micro_batch) part.micro_batch = defaults.micro_batch;
+  if (settled < Dimension::sequence_parallel) part.sequence_parallel = defaults.sequence_parallel;
+  if (settled < Dimension::context) part.context_parallel = defaults.context_parallel;
+  if (settled < Dimension::dispatch) part.expert_dispatch = defaults.expert_dispatch;
+  if (settled < Dimension::recompute) part.recompute = defaults.recompute;
+  return part;
+}
+
+/// A rule looks at the dimensions up to its scope: the rest of the layout must not change its answer. What degrees alone
+/// decide is decided for the whole layout.
+TEST(Rules, LookNoFurtherThanTheirScope) {
   std::mt19937 random(11);
-  const Plan plan = plan_of("mixtral-8x7b", "dgx-h100", 64, 4096, 256);
-  const Semantics semantics = semantics_of(plan);
-  for (int round = 0; round < 500; ++round) {
-    const Layout whole = any_layout(random);
-    Layout degrees;
-    degrees.tp = whole.tp;
-    degrees.pp = whole.pp;
-    degrees.cp = whole.cp;
-    degrees.ep = whole.ep;
-    degrees.etp = whole.etp;
-    degrees.dp_shard = whole.dp();
-    for (const auto& rule : rules()) {
-      if (rule->scope() != RuleScope::degrees) continue;
-      const RuleInput one{plan.model, plan.cluster, plan.job, semantics, whole, 64};
-      const RuleInput other{plan.model, plan.cluster, plan.job, semantics, degrees, 64};
-      EXPECT_EQ(rule->check(one).has_value(), rule->check(other).has_value()) << rule->id();
+  std::set<std::string_view> early;
+  for (const char* framework : {"megatron-core", "torchtitan", "deepspeed"}) {
+    const Plan plan = plan_of("mixtral-8x7b", "dgx-h100", 64, 4096, 256, framework);
+    const Semantics semantics = semantics_of(plan);
+    for (int round = 0; round < 500; ++round) {
+      const Layout whole = any_layout(random);
+      const RuleInput input{plan.model, plan.cluster, plan.job, semantics, whole, 64};
+      for (const auto& rule : rules()) {
+        const Layout part = up_to(rule->scope(), whole);
+        const RuleInput other{plan.model, plan.cluster, plan.job, semantics, part, 64};
+        EXPECT_EQ(rule->check(input).has_value(), rule->check(other).has_value()) << rule->id();
+        const Layout degrees = up_to(Dimension::degrees, whole);
+        const RuleInput outer{plan.model, plan.cluster, plan.job, semantics, degrees, 64};
+        const bool decided = rule->check_degrees(outer).has_value();
+        EXPECT_EQ(decided, rule->check_degrees(input).has_value()) << rule->id();
+        if (!decided) continue;
+        EXPECT_TRUE(rule->check(input)) << rule->id();
+        if (rule->scope() != Dimension::degrees) early.insert(rule->id());
+      }
     }
   }
+  EXPECT_GE(early.size(), 4u);
 }
 
 /// What the tensor rules propose is legal for heads.
