@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <mutex>
@@ -46,7 +47,7 @@ class Search {
 public:
   Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter, const SearchOptions& options)
       : filter_(filter), study_(study), semantics_(semantics), evaluator_(evaluator), options_(options), space_(study, semantics),
-        devices_(device_count(study.cluster)), capacity_(evaluator.capacity()) {}
+        devices_(device_count(study.cluster)), capacity_(evaluator.capacity()), units_(units_of(space_)) {}
 
   SearchResult run() {
     const Clock::time_point start = Clock::now();
@@ -69,7 +70,21 @@ private:
 
   void work(Share& share) {
     Judge judge(*this, share);
-    for (std::size_t group = next_++; group < space_.groups() && !stopped(); group = next_++) judge.judge(group);
+    for (std::size_t unit = next_++; unit < units_.size() && !stopped(); unit = next_++)
+      for (const std::size_t group : units_[unit])
+        if (!stopped()) judge.judge(group);
+  }
+
+  /// Groups of layouts with equal tp, cp, ep and etp are one piece of work: their layers are alike.
+  static std::vector<std::vector<std::size_t>> units_of(const LayoutSpace& space) {
+    std::map<std::array<int, 4>, std::vector<std::size_t>> units;
+    for (std::size_t group = 0; group < space.groups(); ++group) {
+      const Layout& l = space.degrees(group);
+      units[{l.tp, l.cp, l.ep, l.etp}].push_back(group);
+    }
+    std::vector<std::vector<std::size_t>> list;
+    for (auto& [degrees, groups] : units) list.push_back(std::move(groups));
+    return list;
   }
 
   /// Judges the layouts of one group after the other: whole branches where what is settled decides.
@@ -267,7 +282,8 @@ private:
   LayoutSpace space_;
   int devices_;
   std::optional<Bytes> capacity_;
-  std::atomic<std::size_t> next_{0};
+  std::vector<std::vector<std::size_t>> units_;
+  std::atomic<std::size_t> next_{0}; ///< unit
   std::atomic<std::int64_t> done_{0};
   std::atomic<std::int64_t> fitting_{0};
   std::mutex progress_mutex_;
@@ -303,6 +319,20 @@ int tied_with_best(const std::vector<Candidate>& ranked) {
 }
 
 } // namespace
+
+Result<SpaceSize> space_size(const Study& study, const Semantics& semantics) {
+  FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, "where"));
+  const LayoutSpace space(study, semantics);
+  SpaceSize size{space.size(), 0};
+  for (std::size_t group = 0; group < space.groups(); ++group) {
+    const Layout& degrees = space.degrees(group);
+    FieldRow row{study.job, study.cluster, degrees};
+    row.settled = Dimension::degrees;
+    const RuleInput input{study.model, study.cluster, study.job, semantics, degrees, device_count(study.cluster)};
+    if (filter.test(row) != Truth::no && !first_rejection(input, Dimension::degrees)) size.left += space.group_size(group);
+  }
+  return size;
+}
 
 Result<SearchResult> search(const Study& study, const Semantics& semantics, const Calibration& calibration, const SearchOptions& options) {
   const Clock::time_point start = Clock::now();

@@ -69,6 +69,14 @@ struct SearchResult {
   int jobs = 1;
 };
 
+/// How many layouts a study has, and how many are left once filter and rules have looked at degrees alone. Errors: the
+/// filter.
+struct SpaceSize {
+  std::int64_t enumerated = 0;
+  std::int64_t left = 0;
+};
+[[nodiscard]] Result<SpaceSize> space_size(const Study& study, const Semantics& semantics);
+
 /// Enumerates, judges and ranks a study's layouts. Equal studies give equal results for any number of jobs, apart from
 /// `search_s`, `elapsed_s` and `jobs`. Errors: a figure that the study needs is unknown; no worker program.
 [[nodiscard]] Result<SearchResult> search(const Study& study, const Semantics& semantics, const Calibration& calibration,

@@ -13,12 +13,17 @@ bool same_degrees(const Layout& a, const Layout& b) {
          a.dp_replicate == b.dp_replicate && a.placement == b.placement;
 }
 
-/// What a block that is not recomputed as a whole can depend on: the modules, or another way to choose.
-std::uint64_t choice_key(const RecomputeChoice& recompute) {
+/// What a block that is not recomputed as a whole can depend on: the modules that it has, or another way to choose.
+std::uint64_t choice_key(const RecomputeChoice& recompute, const std::vector<LayerShape>& shapes) {
   if (recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::full) return 0;
   constexpr int kModules = 16;
   std::uint64_t mask = static_cast<std::uint64_t>(recompute.kind) << kModules;
-  for (const RecomputeModule module : recompute.modules) mask |= std::uint64_t{1} << static_cast<int>(module);
+  const bool experts = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::moe; });
+  const bool dense = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::dense; });
+  for (const RecomputeModule module : recompute.modules) {
+    if ((module == RecomputeModule::moe && !experts) || (module == RecomputeModule::mlp && !dense)) continue;
+    mask |= std::uint64_t{1} << static_cast<int>(module);
+  }
   return mask;
 }
 
@@ -106,7 +111,7 @@ Block StageCache::lower_block(const Base& base, std::uint32_t id, const Recomput
 const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute) {
   const BlockKey& key = block_keys_[id];
   const bool selective = (key.kind == BlockKind::layer && !key.recomputed) || key.kind == BlockKind::mtp;
-  const auto [entry, added] = base.blocks.try_emplace(std::uint64_t{id} << 32 | (selective ? choice_key(recompute) : 0));
+  const auto [entry, added] = base.blocks.try_emplace(std::uint64_t{id} << 32 | (selective ? choice_key(recompute, key.shapes) : 0));
   TimedBlock& timed = entry->second;
   if (!added) return timed;
   const Block block = lower_block(base, id, recompute);

@@ -10,6 +10,9 @@ namespace foretrain::cli {
 /// "search  43 % · 12,345 of 28,800 · 512 fit · 3 s left".
 [[nodiscard]] std::string progress_text(const Progress& progress, double elapsed_s);
 
+/// What to expect of a space that takes longer than a coffee, and how to make it smaller; empty for others.
+[[nodiscard]] std::string large_space_note(const SpaceSize& size);
+
 /// One line on stderr that is written over; gone at the end.
 class ProgressLine {
 public:

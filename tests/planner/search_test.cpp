@@ -115,6 +115,21 @@ TEST(Search, LeavesOutWhatNoLayoutWouldPass) {
   }
 }
 
+TEST(Search, CountsWhatDegreesLeave) {
+  Study study = small_study();
+  const Semantics semantics = data().semantics(study.job.semantics).value();
+  const SpaceSize all = space_size(study, semantics).value();
+  EXPECT_EQ(all.enumerated, LayoutSpace(study, semantics).size());
+  EXPECT_LE(all.left, all.enumerated);
+  study.where = "tp == 2 and memory_gib < 70";
+  const SpaceSize some = space_size(study, semantics).value();
+  EXPECT_EQ(some.enumerated, all.enumerated);
+  EXPECT_LT(some.left, all.left);
+  EXPECT_GT(some.left, 0);
+  study.where = "tp ==";
+  EXPECT_FALSE(space_size(study, semantics));
+}
+
 TEST(Search, PositionsNameTheirLayouts) {
   const Study study = small_study();
   const LayoutSpace space(study, data().semantics(study.job.semantics).value());

@@ -1,3 +1,4 @@
+#include <cstdio>
 #include <optional>
 
 #include <fmt/format.h>
@@ -28,6 +29,8 @@ Result<void> check_numbers(const PlanOptions& options) {
 Result<SearchResult> search_for(const Context& context, const PlanOptions& options, const Study& study,
                                 const Calibration& calibration, Engine engine, ProgressLine& line) {
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(study.job.semantics));
+  FORETRAIN_TRY(const SpaceSize size, space_size(study, semantics));
+  if (const std::string note = large_space_note(size); !note.empty()) std::fprintf(stderr, "%s\n", note.c_str());
   SearchOptions search_options;
   search_options.jobs = jobs_or_cores(options.jobs);
   search_options.top = options.top;

@@ -12,6 +12,13 @@ TEST(Progress, SaysPhaseFractionAndTimeLeft) {
   EXPECT_EQ(progress_text({"search", 0, 100, 0}, 1), "search   0 % · 0 of 100 · 0 fit");
 }
 
+TEST(Progress, WarnsOfSpacesThatTakeLong) {
+  EXPECT_EQ(large_space_note({1'000'000'000, 1'000'000}), "");
+  const std::string note = large_space_note({106'194'373, 97'000'000});
+  EXPECT_NE(note.find("106,194,373"), std::string::npos);
+  EXPECT_NE(note.find("--where"), std::string::npos);
+}
+
 TEST(Numbers, GetCommas) {
   EXPECT_EQ(with_commas(0), "0");
   EXPECT_EQ(with_commas(999), "999");
