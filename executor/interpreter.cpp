@@ -37,6 +37,10 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 bool is_gradient(Pass pass) {
   return pass == Pass::backward || pass == Pass::input;
 }
@@ -79,6 +83,9 @@ double Rank::now() const {
 
 void Rank::begin(OpPlace place) {
   place_ = std::move(place);
+  if (options_.progress)
+    options_.progress->store((static_cast<std::int64_t>(step_) << 32) + static_cast<std::int64_t>(record_.ops.size()),
+                             std::memory_order_relaxed);
   moved_ = 0;
   started_ = now();
 }
@@ -94,6 +101,7 @@ Result<StepRecord> Rank::step(int index) {
   record_ = StepRecord{};
   record_.step = index;
   record_.rank = rank_;
+  record_.began = wall_seconds();
   norm_taken_ = false;
   loss_ = 0;
   contexts_.clear();

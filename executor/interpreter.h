@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +20,8 @@ struct RankOptions {
   OptimizerOptions optimizer;
   /// Called before the optimizer's op of a step, with gradients reduced and not yet clipped … may be empty.
   std::function<void(int step, const ParameterTable& parameters)> before_clip;
+  /// Where this rank is, for another thread: step · 2^32 + number of the op in the step. May be null.
+  std::atomic<std::int64_t>* progress = nullptr;
   /// Highest bytes of the allocator since the last call; empty: not counted.
   std::function<std::int64_t()> take_peak;
 };

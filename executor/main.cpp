@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <sstream>
 #include <thread>
-#include <tuple>
 
 #include <unistd.h>
 
@@ -19,7 +18,10 @@
 #include "core/spec/io.h"
 #include "core/spec/presets.h"
 #include "executor/check.h"
+#include "executor/environment.h"
 #include "executor/launcher.h"
+#include "executor/machine.h"
+#include "executor/rendezvous/server.h"
 #include "executor/run.h"
 #include "executor/summary.h"
 
@@ -40,7 +42,9 @@ struct Arguments {
   std::string launcher = "local";
   std::string data;
   std::string ops = "first";
-  std::string store; ///< of ranks that the local launcher starts
+  std::string rendezvous; ///< of ranks that the local launcher starts: where it listens
+  std::string logs;
+  std::string describe; ///< file
   int rank = -1;
   double timeout_s = 60;
   bool json = false;
@@ -85,8 +89,8 @@ void print_step(const RunFollower::Step& step, std::size_t index, std::ostream& 
   out << line.data() << std::flush;
 }
 
-std::vector<std::string> arguments_of_ranks(const Arguments& a, const std::filesystem::path& store) {
-  std::vector<std::string> list = {a.plan, "--store", store.string(), "--out", a.settings.out.string(), "--ops", a.ops};
+std::vector<std::string> arguments_of_ranks(const Arguments& a, std::uint16_t port) {
+  std::vector<std::string> list = {a.plan, "--rendezvous", "127.0.0.1:" + std::to_string(port), "--out", a.settings.out.string(), "--ops", a.ops};
   const auto add = [&list](const char* name, const auto& value) {
     std::ostringstream text;
     text.precision(17);
@@ -94,12 +98,26 @@ std::vector<std::string> arguments_of_ranks(const Arguments& a, const std::files
     list.insert(list.end(), {name, text.str()});
   };
   add("--steps", a.settings.steps);
+  add("--warmup", a.settings.warmup);
   add("--seed", a.settings.seed);
   add("--learning-rate", a.settings.learning_rate);
   add("--clip-norm", a.settings.clip_norm);
   add("--timeout", a.timeout_s);
   if (!a.data.empty()) add("--data", a.data);
+  if (a.settings.probe) list.emplace_back("--probe");
   return list;
+}
+
+/// A token that nobody guesses.
+std::string new_token() {
+  std::array<unsigned char, 16> bytes{};
+  std::ifstream("/dev/urandom", std::ios::binary).read(reinterpret_cast<char*>(bytes.data()), bytes.size());
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    text += {kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return text;
 }
 
 int run_local(const Arguments& a, const Runnable& runnable) {
@@ -107,55 +125,46 @@ int run_local(const Arguments& a, const Runnable& runnable) {
   if (world > kMostLocalRanks)
     return report({Error::Kind::input, std::to_string(world) + " ranks are more than one machine should run", a.plan,
                    "at most " + std::to_string(kMostLocalRanks) + "; start them with --launcher env instead"});
-  std::string folder = (std::filesystem::temp_directory_path() / "foretrain-run-XXXXXX").string();
-  if (!::mkdtemp(folder.data()))
-    return report({Error::Kind::environment, std::string("cannot be made: ") + std::strerror(errno), folder, ""});
+  RendezvousOptions meeting;
+  meeting.token = new_token();
+  meeting.fingerprint = fingerprint_of(runnable, a.settings);
+  meeting.silence = a.settings.timeout;
+  const auto server = RendezvousServer::listen(meeting);
+  if (!server) return report(server.error());
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   LocalLaunch launch;
   launch.program = own_path();
-  launch.arguments = arguments_of_ranks(a, std::filesystem::path(folder) / "store");
+  launch.arguments = arguments_of_ranks(a, (*server)->port());
   launch.world = world;
   launch.threads = std::max(1, cores / world);
-  RunFollower follower(a.settings.out, world);
+  launch.logs = a.logs;
+  launch.environment = {kTokenVariable + std::string("=") + meeting.token};
+  RunFollower follower(a.settings.out, world, warmup_of(a.settings));
   std::size_t printed = 0;
-  const auto watch = [&] {
+  LaunchHooks hooks;
+  hooks.started = [&] { (*server)->start(); };
+  hooks.failed = [&](const std::string& who) { (*server)->abort(who); };
+  hooks.given_up = [&] { return (*server)->given_up(); };
+  hooks.watch = [&] {
     for (const RunFollower::Step& step : follower.poll()) print_step(step, printed++, a.json ? std::cerr : std::cout);
   };
-  const auto launched = launch_local(launch, watch);
-  watch();
-  std::error_code ignored;
-  std::filesystem::remove_all(folder, ignored);
+  const auto launched = launch_local(launch, hooks);
+  hooks.watch();
   Json summary = follower.summary();
+  if (!launched) summary["failure"] = to_string(launched.error());
   if (auto written = append_line(a.settings.out, Json{{"summary", summary}}); !written) return report(written.error());
   if (a.json) std::cout << summary.dump(2) << "\n";
   return launched ? kDone : report(launched.error());
 }
 
-/// Rank and addresses from the environment, as torchrun and cluster launchers set them.
-Result<std::pair<int, Rendezvous>> from_environment(int world) {
-  const auto number = [](const char* name, int lowest, int highest) -> Result<int> {
-    const char* text = std::getenv(name);
-    if (!text)
-      return fail(name, "is not set in the environment",
-                  "--launcher env needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT");
-    char* end = nullptr;
-    const long value = std::strtol(text, &end, 10);
-    if (end == text || *end != '\0' || value < lowest || value > highest)
-      return fail(name, "'" + std::string(text) + "' is not a number from " + std::to_string(lowest) + " to " +
-                            std::to_string(highest));
-    return static_cast<int>(value);
-  };
-  FORETRAIN_TRY(const int said, number("WORLD_SIZE", 1, 1'000'000));
-  if (said != world)
-    return fail("WORLD_SIZE", std::to_string(said) + " processes for a plan of " + std::to_string(world) + " ranks");
-  FORETRAIN_TRY(const int rank, number("RANK", 0, world - 1));
-  FORETRAIN_TRY(const int port, number("MASTER_PORT", 1, 65535));
-  const char* host = std::getenv("MASTER_ADDR");
-  if (!host) return fail("MASTER_ADDR", "is not set in the environment", "the address of rank 0");
-  return std::pair(rank, Rendezvous{{}, host, static_cast<std::uint16_t>(port)});
+int describe(const std::string& file) {
+  const auto written = write_text_file(file, describe_machine().dump(2) + "\n");
+  return written ? kDone : report(written.error());
 }
 
 int run(Arguments& a) {
+  if (!a.describe.empty()) return describe(a.describe);
+  if (a.plan.empty()) return report({Error::Kind::input, "is needed", "plan", "foretrain-run plan.json"});
   a.settings.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(a.timeout_s * 1000));
   a.settings.ops = a.ops == "none" ? RecordOps::none : a.ops == "all" ? RecordOps::all : RecordOps::first;
   const DataFolder data = data_folder(a.data);
@@ -174,17 +183,11 @@ int run(Arguments& a) {
     if (auto written = start_file(a.settings.out); !written) return report(written.error());
     return run_local(a, runnable);
   }
-  int rank = a.rank;
-  Rendezvous rendezvous{a.store, "", 0};
-  if (a.launcher == "env" && a.rank < 0) {
-    auto told = from_environment(runnable.program.mesh.world());
-    if (!told) return report(told.error());
-    std::tie(rank, rendezvous) = *told;
-  }
-  if (rank >= runnable.program.mesh.world() || (rendezvous.file.empty() && rendezvous.host.empty()))
-    return report({Error::Kind::input, "is for ranks that the local launcher starts", "--rank", "leave it out"});
-  const auto done = run_rank(runnable, rank, rendezvous, a.settings);
-  return done ? kDone : report(done.error());
+  const auto place = a.rank < 0 ? place_from_environment(runnable.program.mesh.world())
+                                : place_from_launcher(a.rank, a.rendezvous, runnable.program.mesh.world());
+  if (!place) return report(place.error());
+  const auto done = run_rank(runnable, place->rank, place->rendezvous, a.settings);
+  return done ? kDone : done.error().kind == Error::Kind::cancelled ? kCancelled : kWrongInput;
 }
 
 } // namespace
@@ -195,14 +198,17 @@ int main(int count, char** words) {
   CLI::App app{"Executes a plan: the same Program that `foretrain predict` times, on LibTorch and Gloo.\n"
                "Example: foretrain-run plan.json --steps 20 --out run.json"};
   std::string out = "run.json";
-  app.add_option("plan", a.plan, "The plan to execute (JSON)")->required();
+  app.add_option("plan", a.plan, "The plan to execute (JSON)");
   app.add_option("--steps", a.settings.steps, "Optimizer steps")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
+  app.add_option("--warmup", a.settings.warmup, "First steps that are not measured; at most all but one")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
   app.add_option("--out", out, "Where records are appended, one JSON document a line")->capture_default_str();
   app.add_option("--launcher", a.launcher,
-                 "local: starts every rank here. env: this process is one rank, named by RANK, WORLD_SIZE, "
-                 "MASTER_ADDR, MASTER_PORT")
+                 "local: starts every rank here. env: this process is one rank, named by the variables of torchrun, "
+                 "mpirun, PMI or srun")
       ->check(CLI::IsMember({"local", "env"}))
       ->capture_default_str();
   app.add_option("--seed", a.settings.seed, "Of weights and tokens")->capture_default_str();
@@ -215,15 +221,17 @@ int main(int count, char** words) {
   app.add_option("--timeout", a.timeout_s, "Seconds that a transfer may take before the run is given up")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
-  app.add_option("--ops", a.ops, "Steps whose ops are recorded")
+  app.add_option("--logs", a.logs, "Folder for what each rank prints, as rank-N.log (--launcher local)");
+  app.add_option("--ops", a.ops, "Steps whose ops are recorded one by one; first: the first measured one")
       ->check(CLI::IsMember({"none", "first", "all"}))
       ->capture_default_str();
-  app.add_option("--address", a.settings.address, "This machine's address for the other ranks (--launcher env)")
-      ->capture_default_str();
+  app.add_option("--address", a.settings.address, "This machine's address for the other ranks; without it the one on the way to rank 0");
   app.add_option("--data", a.data, "Folder of presets, where it is not found by itself");
   app.add_flag("--json", a.json, "Print the summary as JSON on stdout, steps on stderr");
+  app.add_flag("--probe", a.settings.probe, "Time collectives over sizes after the steps (for foretrain calibrate)");
+  app.add_option("--describe", a.describe, "Write what this machine is to a file, and end");
   app.add_option("--rank", a.rank)->group("");
-  app.add_option("--store", a.store)->group("");
+  app.add_option("--rendezvous", a.rendezvous)->group("");
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {

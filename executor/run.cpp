@@ -1,44 +1,47 @@
 #include "executor/run.h"
 
 #include <exception>
+#include <sstream>
 
 #include <sched.h>
 
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <ATen/Parallel.h>
 #include <torch/version.h>
 
+#include "core/base/digest.h"
 #include "core/spec/io.h"
 #include "executor/allocator.h"
 #include "executor/communicators/gloo.h"
 #include "executor/interpreter.h"
+#include "executor/machine.h"
+#include "executor/op_times.h"
+#include "executor/probes.h"
+#include "executor/rank_guard.h"
+#include "executor/rendezvous/server.h"
+#include "executor/rendezvous/store.h"
 
 namespace foretrain {
 namespace {
 
-using StorePointer = c10::intrusive_ptr<c10d::Store>;
+constexpr std::chrono::milliseconds kLastWords{2'000}; ///< that ranks may need to hear of a failure
+constexpr const char* kVersion = "foretrain " FORETRAIN_VERSION ", LibTorch " TORCH_VERSION;
 
-Result<StorePointer> open_store(const Rendezvous& rendezvous, int rank, int world, std::chrono::milliseconds timeout) {
+/// Waits until every rank has come. Error: one did not, named.
+Result<void> meet(RendezvousClient& client, int rank, int world, std::chrono::milliseconds timeout) {
+  const auto key = [](int number) { return "rank/" + std::to_string(number); };
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  int missing = 0;
   try {
-    StorePointer store;
-    if (!rendezvous.file.empty()) {
-      store = c10::make_intrusive<c10d::FileStore>(rendezvous.file.string(), world);
-    } else {
-      c10d::TCPStoreOptions options;
-      options.port = rendezvous.port;
-      options.isServer = rank == 0;
-      options.numWorkers = static_cast<std::size_t>(world);
-      options.timeout = timeout;
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-      options.useLibUV = false; // Debian's LibTorch is built without it
-#endif
-      store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
+    client.set(key(rank), "here");
+    for (missing = 0; missing < world; ++missing) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      (void)client.get(key(missing), std::max(left, std::chrono::milliseconds(1)));
     }
-    store->setTimeout(timeout);
-    return store;
+    return {};
   } catch (const std::exception& error) {
-    return fail_environment("rank " + std::to_string(rank), std::string("cannot reach rank 0: ") + error.what(),
-                            "start all ranks with the same MASTER_ADDR and MASTER_PORT");
+    return fail_environment("rank " + std::to_string(rank),
+                            "waits for rank " + std::to_string(missing) + ": " + error.what(),
+                            "all " + std::to_string(world) + " ranks must be started");
   }
 }
 
@@ -51,11 +54,15 @@ void schedule_as_batch() {
 Json header_of(const Runnable& runnable, const RunSettings& settings) {
   Json json;
   json["format"] = "foretrain-run 1";
+  json["foretrain"] = FORETRAIN_VERSION;
   json["torch"] = TORCH_VERSION;
   json["backend"] = "gloo";
   json["world"] = runnable.program.mesh.world();
   json["semantics"] = runnable.program.semantics;
+  json["machine"] = describe_machine();
+  json["threads_per_rank"] = at::get_num_threads();
   json["steps"] = settings.steps;
+  json["warmup"] = warmup_of(settings);
   json["seed"] = settings.seed;
   json["learning_rate"] = settings.learning_rate;
   json["clip_norm"] = settings.clip_norm;
@@ -63,34 +70,102 @@ Json header_of(const Runnable& runnable, const RunSettings& settings) {
   return json;
 }
 
-} // namespace
-
-Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rendezvous, const RunSettings& settings) {
-  schedule_as_batch();
-  install_counting_allocator();
-  FORETRAIN_TRY(const StorePointer store,
-                open_store(rendezvous, rank, runnable.program.mesh.world(), settings.timeout));
-  if (rank == 0) { // before any other rank can have a record: none connects without this one
-    if (auto written = append_line(settings.out, header_of(runnable, settings)); !written) return written;
+/// All steps, each appended to the file; at the end (or when one fails) what each op took.
+Result<void> run_steps(Rank& executor, int rank, const RunSettings& settings) {
+  const int warmup = warmup_of(settings);
+  OpTimes times;
+  const auto write_times = [&]() -> Result<void> {
+    return times.empty() ? Result<void>{} : append_line(settings.out, times.to_json(rank));
+  };
+  for (int step = 0; step < settings.steps; ++step) {
+    const auto record = executor.step(step);
+    if (!record) {
+      (void)write_times(); // the failure is what matters
+      return tl::unexpected<Error>(record.error());
+    }
+    if (step >= warmup) times.add(*record);
+    const bool with_ops = settings.ops == RecordOps::all || (settings.ops == RecordOps::first && step == warmup);
+    if (auto written = append_line(settings.out, to_json(*record, with_ops)); !written) return written;
   }
+  return write_times();
+}
+
+/// Connected, to its end.
+Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousPlace& place, const RunSettings& settings,
+                           RankGuard& guard) {
+  FORETRAIN_TRY(std::unique_ptr<RendezvousClient> client, RendezvousClient::connect(place));
+  if (auto watched = guard.watch(place); !watched) return watched;
+  const std::string address = settings.address.empty() ? client->address() : settings.address;
+  if (auto met = meet(*client, rank, runnable.program.mesh.world(), settings.timeout); !met) return met;
+  if (rank == 0) { // the others wait for what comes after this
+    if (auto written = append_line(settings.out, header_of(runnable, settings)); !written) return written;
+    client->set("header", "written");
+  } else {
+    (void)client->get("header", settings.timeout);
+  }
+  const auto store = make_store(std::move(client), settings.timeout);
   FORETRAIN_TRY(const std::unique_ptr<Communicator> communicator,
-                connect_gloo(runnable.program, rank, store, {settings.address, settings.timeout}));
+                connect_gloo(runnable.program, rank, store, {address, settings.timeout}));
   RankOptions options;
   options.seed = settings.seed;
   options.optimizer.learning_rate = settings.learning_rate;
   options.optimizer.clip_norm = settings.clip_norm;
+  options.progress = guard.progress();
   options.take_peak = [] {
     const std::int64_t peak = allocator_count().peak;
     restart_peak();
     return peak;
   };
   Rank executor(runnable.plan, runnable.program, rank, *communicator, options);
-  for (int step = 0; step < settings.steps; ++step) {
-    FORETRAIN_TRY(const StepRecord record, executor.step(step));
-    const bool with_ops = settings.ops == RecordOps::all || (settings.ops == RecordOps::first && step == 0);
-    if (auto written = append_line(settings.out, to_json(record, with_ops)); !written) return written;
+  auto stepped = run_steps(executor, rank, settings);
+  if (!stepped || !settings.probe) return stepped;
+  return probe_collectives(*communicator, runnable.program, rank, settings.out);
+}
+
+/// The same; an exception of a library is an error.
+Result<void> guarded_run(const Runnable& runnable, int rank, const RendezvousPlace& place, const RunSettings& settings,
+                         RankGuard& guard) {
+  try {
+    return run_connected(runnable, rank, place, settings, guard);
+  } catch (const std::exception& error) {
+    return fail_environment("rank " + std::to_string(rank), error.what());
   }
-  return {};
+}
+
+} // namespace
+
+Fingerprint fingerprint_of(const Runnable& runnable, const RunSettings& settings) {
+  std::ostringstream text;
+  text.precision(17);
+  text << settings.steps << " steps, seed " << settings.seed << ", learning rate " << settings.learning_rate
+       << ", clip norm " << settings.clip_norm;
+  return {kVersion, digest(to_json(runnable.plan).dump()), text.str(), runnable.program.mesh.world()};
+}
+
+Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rendezvous, const RunSettings& settings) {
+  schedule_as_batch();
+  install_counting_allocator();
+  const Fingerprint fingerprint = fingerprint_of(runnable, settings);
+  std::unique_ptr<RendezvousServer> server;
+  RankGuard guard(runnable.program, rank, settings.out); // ends before the server, which it talks to
+  if (rendezvous.host_here) {
+    auto listening = RendezvousServer::listen(
+        {rendezvous.host, rendezvous.port, rendezvous.token, fingerprint, settings.timeout});
+    if (!listening) {
+      guard.fail(to_string(listening.error()));
+      return tl::unexpected<Error>(listening.error());
+    }
+    server = std::move(*listening);
+    server->start();
+  }
+  const RendezvousPlace place{rendezvous.host, rendezvous.port, rendezvous.token, fingerprint, rank, settings.timeout};
+  auto done = guarded_run(runnable, rank, place, settings, guard);
+  if (done)
+    guard.leave();
+  else
+    guard.fail(to_string(done.error()));
+  if (server) server->wait_for_all(done ? settings.timeout : kLastWords);
+  return done;
 }
 
 } // namespace foretrain

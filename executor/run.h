@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -9,28 +10,37 @@
 #include "core/base/result.h"
 #include "core/program/program.h"
 #include "core/spec/plan.h"
+#include "executor/rendezvous/protocol.h"
 
 namespace foretrain {
 
-/// How the ranks of a run find each other: a file that all see (one machine), or a rank that listens.
+/// How the ranks of a run find each other.
 struct Rendezvous {
-  std::filesystem::path file; ///< empty: over TCP
-  std::string host;           ///< of rank 0
+  std::string host = "127.0.0.1";
   std::uint16_t port = 0;
+  std::string token;
+  bool host_here = false; ///< this process listens for the others (rank 0 without a launcher that does)
 };
 
-enum class RecordOps { none, first, all }; ///< steps whose list of ops is written
+enum class RecordOps { none, first, all }; ///< steps whose list of ops is written; first: the first measured one
 
 struct RunSettings {
   int steps = 1;
+  int warmup = 1; ///< steps that are not measured: the first ones, at most all but one
   std::uint64_t seed = 1;
   double learning_rate = 1e-3;
   double clip_norm = 1;
   std::filesystem::path out; ///< every rank appends its records, one JSON document a line
   RecordOps ops = RecordOps::first;
-  std::string address = "127.0.0.1"; ///< of this machine, for the other ranks
+  bool probe = false; ///< after the steps, collectives are timed over sizes
+  std::string address; ///< of this machine, for the other ranks; empty: the one on the way to the rendezvous
   std::chrono::milliseconds timeout{60'000};
 };
+
+/// Steps before the first measured one.
+[[nodiscard]] inline int warmup_of(const RunSettings& settings) {
+  return std::min(settings.warmup, settings.steps - 1);
+}
 
 /// A plan that the executor can run, with its Program.
 struct Runnable {
@@ -38,8 +48,11 @@ struct Runnable {
   Program program;
 };
 
+/// What all ranks of this run have in common.
+[[nodiscard]] Fingerprint fingerprint_of(const Runnable& runnable, const RunSettings& settings);
+
 /// Runs one rank of a plan in this process, to the end. Prepares the process (allocator, scheduler), so once per
-/// process.
+/// process. When another rank fails, this one says so, with the op that it was at, and ends the process with code 1.
 [[nodiscard]] Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rendezvous,
                                     const RunSettings& settings);
 

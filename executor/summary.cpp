@@ -15,7 +15,8 @@ std::vector<RunFollower::Step> RunFollower::poll() {
   for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
     const auto line = parse_json(std::string_view(pending_).substr(0, end), file_.string());
     pending_.erase(0, end + 1);
-    if (!line || !line->contains("rank")) continue; // the header
+    if (line && line->contains("error")) errors_.push_back(*line);
+    if (!line || !line->contains("loss")) continue; // the header, or what a rank says besides its steps
     const auto at = (*line)["step"].get<std::size_t>();
     if (steps_.size() <= at) steps_.resize(at + 1);
     Step& step = steps_[at];
@@ -38,7 +39,7 @@ Json RunFollower::summary() const {
   Json losses = Json::array();
   for (std::size_t i = 0; i < reported_; ++i) {
     losses.push_back(steps_[i].loss);
-    if (i > 0 || reported_ == 1) times.push_back(steps_[i].seconds);
+    if (static_cast<int>(i) >= warmup_) times.push_back(steps_[i].seconds);
   }
   if (!times.empty()) {
     std::sort(times.begin(), times.end());
@@ -50,6 +51,7 @@ Json RunFollower::summary() const {
   for (std::size_t rank = 0; rank < peaks_.size(); ++rank)
     if (peaks_[rank] >= 0) memory.push_back(Json{{"rank", rank}, {"peak_allocated_bytes", peaks_[rank]}});
   json["memory"] = std::move(memory);
+  if (!errors_.empty()) json["errors"] = errors_;
   return json;
 }
 

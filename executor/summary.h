@@ -12,7 +12,9 @@ namespace foretrain {
 /// Follows a run's file while ranks append to it, and adds up what they say.
 class RunFollower {
 public:
-  RunFollower(std::filesystem::path file, int world) : file_(std::move(file)), world_(world) {}
+  /// The first `warmup` steps are not measured.
+  RunFollower(std::filesystem::path file, int world, int warmup)
+      : file_(std::move(file)), world_(world), warmup_(warmup) {}
 
   struct Step {
     double loss = 0;    ///< of the global batch
@@ -21,18 +23,20 @@ public:
   };
   /// Reads what is new; the steps that every rank has finished since the last call, in order.
   [[nodiscard]] std::vector<Step> poll();
-  /// `steps`, `step_time_s` (median, the first step left out when there are others), `loss` per step, `memory` per
-  /// rank.
+  /// `steps`, `step_time_s` (median of the measured steps), `loss` per step, `memory` per
+  /// rank, `errors` of ranks that gave up.
   [[nodiscard]] Json summary() const;
 
 private:
   std::filesystem::path file_;
   int world_;
+  int warmup_;
   std::streamoff read_ = 0;
   std::string pending_; ///< a line that is not complete yet
   std::vector<Step> steps_;
   std::size_t reported_ = 0;
   std::vector<std::int64_t> peaks_; ///< per rank
+  Json errors_ = Json::array();     ///< what ranks said when they gave up
 };
 
 } // namespace foretrain

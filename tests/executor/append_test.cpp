@@ -17,7 +17,7 @@ TEST(AppendLine, SaysThatADiskIsFull) {
 TEST(RunFollower, AddsUpRanksAndWaitsForTheSlowest) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "follower.json";
   ASSERT_TRUE(start_file(file));
-  RunFollower follower(file, 2);
+  RunFollower follower(file, 2, 1);
   ASSERT_TRUE(append_line(file, Json{{"format", "foretrain-run 1"}}));
   ASSERT_TRUE(append_line(file, Json{{"rank", 1}, {"step", 0}, {"loss", 0.5}, {"step_time_s", 2.0}}));
   EXPECT_TRUE(follower.poll().empty()) << "rank 0 has not reported";

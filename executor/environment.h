@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+
+#include "core/base/result.h"
+#include "executor/run.h"
+
+namespace foretrain {
+
+inline constexpr const char* kTokenVariable = "FORETRAIN_TOKEN";
+
+/// Which rank this process is, and where it meets the others.
+struct RankPlace {
+  int rank = 0;
+  Rendezvous rendezvous;
+};
+
+/// From the variables that cluster launchers set; of each row the first that is there: torchrun (RANK, WORLD_SIZE),
+/// Open MPI (OMPI_COMM_WORLD_*), PMI (PMI_RANK, PMI_SIZE), srun (SLURM_PROCID, SLURM_NTASKS).
+/// MASTER_ADDR and MASTER_PORT say where rank 0 listens; FORETRAIN_TOKEN what a rank must show.
+/// Errors: a variable is missing, is no number, or the world is another than the plan's.
+[[nodiscard]] Result<RankPlace> place_from_environment(int world);
+
+/// From the arguments that the local launcher gives: a rank, and "host:port" where it listens.
+[[nodiscard]] Result<RankPlace> place_from_launcher(int rank, const std::string& rendezvous, int world);
+
+} // namespace foretrain
