@@ -150,7 +150,15 @@ CREATE TABLE view_state(
 ) WITHOUT ROWID;
 )sql";
 
-constexpr std::array<Migration, 1> kMigrations = {Migration{1, kVersion1}};
+/// What a run was made on, where its files are, and what was promised of each op.
+constexpr const char* kVersion2 = R"sql(
+ALTER TABLE run ADD COLUMN folder TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN environment TEXT NOT NULL DEFAULT 'null' CHECK(json_valid(environment));
+ALTER TABLE run_op ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE run_op ADD COLUMN predicted_s REAL NOT NULL DEFAULT 0;
+)sql";
+
+constexpr std::array<Migration, 2> kMigrations = {Migration{1, kVersion1}, Migration{2, kVersion2}};
 
 int version_of(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt();

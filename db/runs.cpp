@@ -23,6 +23,26 @@ std::optional<int> optional_int(const SQLite::Column& column) {
   return column.getInt();
 }
 
+constexpr const char* kSelectRun = "SELECT id, digest, model, cluster, launcher, created_at, status, steps, message, "
+                                   "folder, environment";
+
+Result<RunSummary> read_run(SQLite::Statement& row, const std::string& path) {
+  RunSummary run;
+  run.id = RunId{row.getColumn(0).getInt64()};
+  const std::string where = row_name(path, "run", run.id.value);
+  run.digest = row.getColumn(1).getString();
+  run.model = row.getColumn(2).getString();
+  run.cluster = row.getColumn(3).getString();
+  run.launcher = row.getColumn(4).getString();
+  run.created_at = row.getColumn(5).getString();
+  FORETRAIN_TRY(run.status, status_from(row.getColumn(6).getString(), where));
+  run.steps = row.getColumn(7).getInt();
+  run.message = row.getColumn(8).getString();
+  run.folder = row.getColumn(9).getString();
+  FORETRAIN_TRY(run.environment, parse_json(row.getColumn(10).getString(), where));
+  return run;
+}
+
 } // namespace
 
 std::string_view id_of(RunStatus status) {
@@ -66,10 +86,21 @@ Result<RunId> Store::begin_run(const Plan& plan, std::span<const StoredPredictio
   });
 }
 
+Result<void> Store::describe_run(RunId run, const std::string& folder, const Json& environment) {
+  return in_transaction(*connection_, [&]() -> Result<void> {
+    SQLite::Statement update(connection_->database, "UPDATE run SET folder = ?, environment = ? WHERE id = ?");
+    update.bind(1, folder);
+    update.bind(2, environment.dump());
+    update.bind(3, run.value);
+    if (update.exec() == 0) return fail(connection_->path, "no run " + std::to_string(run.value));
+    return {};
+  });
+}
+
 Result<void> Store::add_run_ops(RunId run, std::span<const RunOp> ops) {
   return in_transaction(*connection_, [&]() -> Result<void> {
     SQLite::Statement insert(connection_->database, "INSERT INTO run_op(run, rank, op, axis, stage, samples, median_s, "
-                                                    "p10_s, p90_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)");
+                                                    "p10_s, p90_s, name, predicted_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     for (const RunOp& op : ops) {
       insert.reset();
       insert.bind(1, run.value);
@@ -81,6 +112,8 @@ Result<void> Store::add_run_ops(RunId run, std::span<const RunOp> ops) {
       insert.bind(7, op.median.value);
       insert.bind(8, op.p10.value);
       insert.bind(9, op.p90.value);
+      insert.bind(10, op.name);
+      insert.bind(11, op.predicted.value);
       insert.exec();
     }
     return {};
@@ -119,26 +152,25 @@ Result<void> Store::finish_run(RunId run, RunStatus status, int steps, const std
 
 Result<std::vector<RunSummary>> Store::runs(int limit, int offset) const {
   return guarded(connection_->path, [&]() -> Result<std::vector<RunSummary>> {
-    SQLite::Statement select(connection_->database, "SELECT id, digest, model, cluster, launcher, created_at, status, "
-                                                    "steps, message FROM run ORDER BY id DESC LIMIT ? OFFSET ?");
+    SQLite::Statement select(connection_->database,
+                             std::string(kSelectRun) + " FROM run ORDER BY id DESC LIMIT ? OFFSET ?");
     select.bind(1, limit);
     select.bind(2, offset);
     std::vector<RunSummary> result;
     while (select.executeStep()) {
-      RunSummary run;
-      run.id = RunId{select.getColumn(0).getInt64()};
-      run.digest = select.getColumn(1).getString();
-      run.model = select.getColumn(2).getString();
-      run.cluster = select.getColumn(3).getString();
-      run.launcher = select.getColumn(4).getString();
-      run.created_at = select.getColumn(5).getString();
-      FORETRAIN_TRY(run.status,
-                    status_from(select.getColumn(6).getString(), row_name(connection_->path, "run", run.id.value)));
-      run.steps = select.getColumn(7).getInt();
-      run.message = select.getColumn(8).getString();
+      FORETRAIN_TRY(RunSummary run, read_run(select, connection_->path));
       result.push_back(std::move(run));
     }
     return result;
+  });
+}
+
+Result<RunSummary> Store::run(RunId run) const {
+  return guarded(connection_->path, [&]() -> Result<RunSummary> {
+    SQLite::Statement select(connection_->database, std::string(kSelectRun) + " FROM run WHERE id = ?");
+    select.bind(1, run.value);
+    if (!select.executeStep()) return fail(connection_->path, "no run " + std::to_string(run.value));
+    return read_run(select, connection_->path);
   });
 }
 
@@ -170,8 +202,8 @@ Result<std::vector<StoredPrediction>> Store::run_predictions(RunId run) const {
 Result<std::vector<RunOp>> Store::run_ops(RunId run) const {
   return guarded(connection_->path, [&]() -> Result<std::vector<RunOp>> {
     SQLite::Statement select(connection_->database,
-                             "SELECT rank, op, axis, stage, samples, median_s, p10_s, p90_s FROM "
-                             "run_op WHERE run = ? ORDER BY rank, op");
+                             "SELECT rank, op, axis, stage, samples, median_s, p10_s, p90_s, name, "
+                             "predicted_s FROM run_op WHERE run = ? ORDER BY rank, op");
     select.bind(1, run.value);
     std::vector<RunOp> result;
     while (select.executeStep()) {
@@ -184,6 +216,8 @@ Result<std::vector<RunOp>> Store::run_ops(RunId run) const {
       op.median = Seconds(select.getColumn(5).getDouble());
       op.p10 = Seconds(select.getColumn(6).getDouble());
       op.p90 = Seconds(select.getColumn(7).getDouble());
+      op.name = select.getColumn(8).getString();
+      op.predicted = Seconds(select.getColumn(9).getDouble());
       result.push_back(std::move(op));
     }
     return result;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/result.h"
 #include "core/base/units.h"
 #include "core/spec/plan.h"
@@ -97,16 +98,18 @@ struct StudySummary {
 
 enum class RunStatus { running, done, failed, interrupted };
 
-/// Time of one op on one rank over the steps of a run.
+/// Time of one op on one rank over the measured steps of a run.
 struct RunOp {
   int rank = 0;
-  int op = 0; ///< id in the rank's program
+  int op = 0; ///< number in the rank's step (places_of)
   std::string axis;
   int stage = 0;
   int samples = 0;
   Seconds median;
   Seconds p10;
   Seconds p90;
+  std::string name;        ///< "forward ffn_up"
+  Seconds predicted;       ///< undisturbed, at the time of the run
   bool operator==(const RunOp&) const = default;
 };
 
@@ -130,6 +133,8 @@ struct RunSummary {
   RunStatus status = RunStatus::running;
   int steps = 0;
   std::string message; ///< why it failed
+  std::string folder;  ///< of its files: the plan, every step of every rank, logs
+  Json environment;    ///< hardware and versions; null until the run has begun
   bool operator==(const RunSummary&) const = default;
 };
 
@@ -177,10 +182,13 @@ public:
   // Runs. Measurements are never overwritten: a second figure is a second row, a second time of an op an error.
   [[nodiscard]] Result<RunId> begin_run(const Plan& plan, std::span<const StoredPrediction> predictions,
                                         const std::string& launcher, const std::string& program_version);
+  /// Where its files are, and on what it runs.
+  [[nodiscard]] Result<void> describe_run(RunId run, const std::string& folder, const Json& environment);
   [[nodiscard]] Result<void> add_run_ops(RunId run, std::span<const RunOp> ops);
   [[nodiscard]] Result<void> add_run_figures(RunId run, std::span<const RunFigure> figures);
   [[nodiscard]] Result<void> finish_run(RunId run, RunStatus status, int steps, const std::string& message);
   [[nodiscard]] Result<std::vector<RunSummary>> runs(int limit, int offset = 0) const;
+  [[nodiscard]] Result<RunSummary> run(RunId run) const;
   [[nodiscard]] Result<Plan> run_plan(RunId run) const;
   [[nodiscard]] Result<std::vector<StoredPrediction>> run_predictions(RunId run) const;
   [[nodiscard]] Result<std::vector<RunOp>> run_ops(RunId run) const;

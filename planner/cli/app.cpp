@@ -23,12 +23,17 @@ using Action = std::function<int(const Context&)>;
 
 struct Arguments {
   std::string data;
+  std::string calibration;
   std::string color = "auto";
   PlanOptions plan;
   PredictOptions predict;
   ExplainOptions explain;
   ProgramOptions program;
   ValidateOptions validate;
+  RunOptions run;
+  CompareOptions compare;
+  DetectOptions detect;
+  CalibrateOptions calibrate;
   PresetsOptions presets;
   std::string schema;
   DbOptions db;
@@ -102,6 +107,60 @@ void add_validate(CLI::App& app, Arguments& arguments) {
   command->add_option("rows", o.files, "CSV files of published runs")->required();
   command->add_option("--engine", o.engine, kEngineHelp)->capture_default_str();
   command->add_option("--jobs", o.jobs, "threads; 0: one per core")->capture_default_str();
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_run(CLI::App& app, Arguments& arguments) {
+  RunOptions& o = arguments.run;
+  CLI::App* command = add_command(app, arguments, "run", [&o](const Context& c) { return run_run(c, o); });
+  command->add_option("plan", o.plan, "plan file (JSON)")->required();
+  command
+      ->add_option("--launcher", o.launcher,
+                   "local: one process per rank on this machine. slurm: a batch job. env: this process is one rank, "
+                   "named by the variables of torchrun, mpirun, PMI or srun")
+      ->check(CLI::IsMember({"local", "env", "slurm"}))
+      ->capture_default_str();
+  command->add_option("--steps", o.steps, "optimizer steps")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  command->add_option("--warmup", o.warmup, "first steps that are not measured; at most all but one")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--seed", o.seed, "of weights and tokens")->capture_default_str();
+  command->add_option("--learning-rate", o.learning_rate, "constant over the run")->capture_default_str();
+  command->add_option("--clip-norm", o.clip_norm, "gradients are scaled down to this norm; 0: never")
+      ->capture_default_str();
+  command->add_option("--timeout", o.timeout_s, "seconds that a transfer may take before the run is given up")
+      ->capture_default_str();
+  command->add_option("--out", o.out, "folder for records and logs; without it beside the database");
+  command->add_option("--db", o.database, "database file to keep the run in")->capture_default_str();
+  command->add_flag("--dry-run", o.dry_run, "slurm: print the script that would be submitted");
+  command->add_option("--time", o.time, "slurm: time limit, such as 01:00:00");
+  command->add_option("--partition", o.partition, "slurm: partition");
+  command->add_option("--sbatch", o.sbatch, "slurm: a further option of sbatch, such as --sbatch=--account=lab");
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_compare(CLI::App& app, Arguments& arguments) {
+  CompareOptions& o = arguments.compare;
+  CLI::App* command = add_command(app, arguments, "compare", [&o](const Context& c) { return run_compare(c, o); });
+  command->add_option("run", o.run, "its number (foretrain db runs FILE)")->required();
+  command->add_option("--db", o.database, "database file that it was kept in")->capture_default_str();
+  command->add_option("--trace", o.trace, "file for both timelines, as a Chrome trace");
+  command->add_flag("--ops", o.ops, "the kinds of ops too");
+  command->add_flag("--json", o.json, "one JSON document on stdout");
+}
+
+void add_measuring(CLI::App& app, Arguments& arguments) {
+  DetectOptions& d = arguments.detect;
+  CLI::App* detect = add_command(app, arguments, "detect", [&d](const Context& c) { return run_detect(c, d); });
+  detect->add_option("--ranks", d.ranks, "ranks that share the machine; 0: one per core")->capture_default_str();
+  detect->add_option("--out", d.out, "file to write; without it stdout");
+  detect->add_flag("--json", d.json, "the cluster as JSON on stdout, as without it");
+  CalibrateOptions& o = arguments.calibrate;
+  CLI::App* command = add_command(app, arguments, "calibrate", [&o](const Context& c) { return run_calibrate(c, o); });
+  command->add_option("--cluster", o.cluster, "preset or file: whose device this machine is")->capture_default_str();
+  command->add_option("--out", o.out, "file to write; without it where later predictions find it");
+  command->add_option("--work", o.work, "folder of the probes; an interrupted calibration goes on from it");
+  command->add_flag("--quick", o.quick, "fewer sizes");
   command->add_flag("--json", o.json, "one JSON document on stdout");
 }
 
@@ -183,6 +242,9 @@ int execute(const Arguments& arguments) {
   auto data = find_data(arguments.data, program);
   if (!data) return complain(data.error());
   context.data = std::move(*data);
+  context.calibration = arguments.calibration;
+  context.user_data = user_data_folder();
+  context.rank = rank_in_environment();
   std::error_code ignored;
   const std::filesystem::path worker = worker_beside_program();
   if (std::filesystem::exists(worker, ignored)) context.worker = worker;
@@ -205,6 +267,7 @@ int run(int argc, const char* const* argv) {
   app.footer(help_of("").footer);
   app.set_version_flag("--version", std::string("foretrain ") + std::string(version()));
   app.add_option("--data", arguments.data, "folder of presets");
+  app.add_option("--calibration", arguments.calibration, "calibration file of the device; see foretrain calibrate");
   app.add_option("--color", arguments.color, "auto, always or never")->capture_default_str();
   app.require_subcommand(1);
   app.fallthrough();
@@ -213,6 +276,9 @@ int run(int argc, const char* const* argv) {
   add_explain(app, arguments);
   add_program(app, arguments);
   add_validate(app, arguments);
+  add_run(app, arguments);
+  add_compare(app, arguments);
+  add_measuring(app, arguments);
   add_looking_up(app, arguments);
   add_db(app, arguments);
   try {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include <sys/ioctl.h>
@@ -58,6 +59,19 @@ Result<DataFolder> find_data(const std::string& given, const std::filesystem::pa
 std::filesystem::path program_path() {
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored);
+}
+
+std::filesystem::path user_data_folder() {
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data) return std::filesystem::path(data) / "foretrain";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::filesystem::path(home) / ".local" / "share" / "foretrain";
+  return {};
+}
+
+int rank_in_environment() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* text = std::getenv(name)) return static_cast<int>(std::strtol(text, nullptr, 10));
+  return 0;
 }
 
 int terminal_width() {

@@ -42,6 +42,27 @@ const std::vector<CommandHelp>& all() {
        "  foretrain validate data/measured/*.csv\n"
        "  foretrain validate rows.csv --json | jq .summary.overall\n"
        "Rows that do not say enough are skipped, with the reason."},
+      {"run", "execute a plan for real and keep what was measured beside what was predicted",
+       "Examples:\n"
+       "  foretrain run plan.json --launcher local --steps 20\n"
+       "  foretrain run plan.json --steps 20 --db runs.db --json | jq .step_time_s\n"
+       "The plan is lowered under the semantics of the executor. Its files (plan.json, run.json, a log per rank) are in "
+       "a folder beside the database. Ctrl-C ends all ranks; the steps done are kept."},
+      {"compare", "a run's prediction beside its measurements",
+       "Examples:\n"
+       "  foretrain compare 3 --ops\n"
+       "  foretrain compare 3 --trace both.json   (open it in Perfetto)"},
+      {"detect", "the cluster that this machine is",
+       "Examples:\n"
+       "  foretrain detect --out here.json\n"
+       "  foretrain detect --ranks 4 > shared.json   (four ranks on however many cores)\n"
+       "Peak rates are estimates from the processor's clock and vector width: foretrain calibrate measures."},
+      {"calibrate", "measure this machine, so that later predictions rest on it",
+       "Examples:\n"
+       "  foretrain calibrate                        (the device of preset cpu-host)\n"
+       "  foretrain calibrate --cluster here.json --out here-calibration.json\n"
+       "  foretrain predict plan.json --calibration here-calibration.json\n"
+       "Probes are small plans that the executor runs with all ranks busy; one that is done is not done again."},
       {"presets", "the models, devices, clusters and semantics that have names",
        "Examples:\n"
        "  foretrain presets models\n"

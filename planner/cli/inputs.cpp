@@ -1,5 +1,7 @@
 #include "planner/cli/inputs.h"
 
+#include <filesystem>
+
 #include <fmt/format.h>
 
 #include "core/spec/io.h"
@@ -66,8 +68,26 @@ Result<LoadedPlan> load_plan(const Context& context, const std::string& file) {
   LoadedPlan loaded;
   FORETRAIN_TRY(loaded.plan, plan_from(json, file, context.data));
   FORETRAIN_TRY(loaded.semantics, context.data.semantics(loaded.plan.job.semantics));
-  FORETRAIN_TRY(loaded.calibration, load_calibration(context.data.root, loaded.plan.cluster.device));
+  FORETRAIN_TRY(loaded.calibration, calibration_of(context, loaded.plan.cluster.device));
   return loaded;
+}
+
+Result<Calibration> calibration_of(const Context& context, const DeviceSpec& device) {
+  const auto read = [](const std::filesystem::path& file) -> Result<Calibration> {
+    FORETRAIN_TRY(const Json json, read_json_file(file));
+    return calibration_from(json, file.string());
+  };
+  if (!context.calibration.empty()) {
+    FORETRAIN_TRY(Calibration calibration, read(context.calibration));
+    if (calibration.name == device.name) return calibration;
+    return fail("--calibration", fmt::format("'{}' is of device {}, the plan's is {}", context.calibration.string(),
+                                             calibration.name, device.name));
+  }
+  const std::filesystem::path own = context.user_data / "calibrations" / (device.name + ".json");
+  std::error_code ignored;
+  const bool plain = device.name.find('/') == std::string::npos;
+  if (plain && !context.user_data.empty() && std::filesystem::exists(own, ignored)) return read(own);
+  return load_calibration(context.data.root, device);
 }
 
 Result<Engine> engine_of(const Context& context, const std::string& id) {

@@ -22,6 +22,10 @@ struct LoadedPlan {
 };
 [[nodiscard]] Result<LoadedPlan> load_plan(const Context& context, const std::string& file);
 
+/// What is known of the device's speed: the file of --calibration, the user's own (foretrain calibrate), a preset.
+/// Errors: --calibration is of another device; a file that does not read.
+[[nodiscard]] Result<Calibration> calibration_of(const Context& context, const DeviceSpec& device);
+
 /// Error: not an engine's id; SimGrid without its worker program.
 [[nodiscard]] Result<Engine> engine_of(const Context& context, const std::string& id);
 

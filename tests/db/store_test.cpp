@@ -175,8 +175,12 @@ TEST_F(StoreTest, KeepsARunWithItsPredictionsOpsAndFigures) {
   const Plan plan{study.model, study.cluster, study.job, sample_layout(5)};
   const std::vector<StoredPrediction> predictions = {stored(Engine::replay, 1.0)};
   const RunId run = store_.begin_run(plan, predictions, "local", "1.2.3").value();
-  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1e-3), Seconds(9e-4), Seconds(2e-3)},
-                                  {1, 0, "pp", 1, 20, Seconds(3e-3), Seconds(3e-3), Seconds(4e-3)}};
+  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1e-3), Seconds(9e-4), Seconds(2e-3), "forward qkv",
+                                   Seconds(8e-4)},
+                                  {1, 0, "pp", 1, 20, Seconds(3e-3), Seconds(3e-3), Seconds(4e-3), "forward send",
+                                   Seconds(2e-3)}};
+  ASSERT_TRUE(store_.describe_run(run, "/runs/1", Json{{"cores", 2}}));
+  EXPECT_FALSE(store_.describe_run(RunId{42}, "", Json()));
   ASSERT_TRUE(store_.add_run_ops(run, ops));
   const std::vector<RunFigure> figures = {{"step_time", {}, 3, 0.25, "s"}, {"peak_allocated", 1, {}, 1e9, "B"}};
   ASSERT_TRUE(store_.add_run_figures(run, figures));
@@ -190,12 +194,16 @@ TEST_F(StoreTest, KeepsARunWithItsPredictionsOpsAndFigures) {
   EXPECT_EQ(runs[0].status, RunStatus::failed);
   EXPECT_EQ(runs[0].message, "rank 1 died");
   EXPECT_EQ(runs[0].model, "tiny");
+  EXPECT_EQ(runs[0].folder, "/runs/1");
+  EXPECT_EQ(runs[0].environment["cores"], 2);
+  EXPECT_EQ(store_.run(run).value(), runs[0]);
+  EXPECT_FALSE(store_.run(RunId{42}));
 }
 
 TEST_F(StoreTest, NeverOverwritesAMeasurement) {
   const Study study = sample_study();
   const RunId run = store_.begin_run({study.model, study.cluster, study.job, {}}, {}, "local", "1").value();
-  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1), Seconds(1), Seconds(1)}};
+  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1), Seconds(1), Seconds(1), "", Seconds(0)}};
   ASSERT_TRUE(store_.add_run_ops(run, ops));
   EXPECT_FALSE(store_.add_run_ops(run, ops));
   EXPECT_EQ(store_.run_ops(run).value(), ops);

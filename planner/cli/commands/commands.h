@@ -63,6 +63,53 @@ struct ValidateOptions {
 };
 [[nodiscard]] int run_validate(const Context& context, const ValidateOptions& options);
 
+struct RunOptions {
+  std::string plan;
+  std::string launcher = "local";
+  int steps = 10;
+  int warmup = 2;
+  std::uint64_t seed = 1;
+  double learning_rate = 1e-3;
+  double clip_norm = 1;
+  double timeout_s = 60;
+  std::string out; ///< folder; empty: beside the database
+  bool dry_run = false;               ///< slurm: print the script
+  std::string time;                   ///< slurm: limit, as sbatch takes it
+  std::string partition;              ///< slurm
+  std::vector<std::string> sbatch;    ///< slurm: further options of sbatch, as they stand
+  std::string database = "foretrain.db";
+  bool json = false;
+};
+/// Executes a plan with foretrain-run and keeps what was measured beside what was predicted.
+[[nodiscard]] int run_run(const Context& context, const RunOptions& options);
+
+struct CompareOptions {
+  std::int64_t run = 0;
+  std::string database = "foretrain.db";
+  std::string trace; ///< file to write
+  bool ops = false;  ///< rows of ops in the table too
+  bool json = false;
+};
+[[nodiscard]] int run_compare(const Context& context, const CompareOptions& options);
+
+struct DetectOptions {
+  int ranks = 0;   ///< that the machine is shared by; 0: one per core
+  std::string out; ///< file to write; empty: stdout
+  bool json = false;
+};
+/// The cluster that this machine is, as a file that plans take.
+[[nodiscard]] int run_detect(const Context& context, const DetectOptions& options);
+
+struct CalibrateOptions {
+  std::string cluster = "cpu-host"; ///< whose device is measured, with as many ranks at once as it has
+  std::string out;                  ///< file; empty: the user's calibrations
+  std::string work;                 ///< folder of the probes, from which an interrupted calibration goes on
+  bool quick = false;
+  bool json = false;
+};
+/// Measures this machine with the executor's own ops, all ranks busy.
+[[nodiscard]] int run_calibrate(const Context& context, const CalibrateOptions& options);
+
 struct PresetsOptions {
   std::string kind;
   std::string name;

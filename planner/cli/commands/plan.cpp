@@ -60,7 +60,7 @@ int run_plan(const Context& context, const PlanOptions& options) {
   if (!engine) return complain(engine.error());
   const auto study = study_of(context, options);
   if (!study) return complain(study.error());
-  const auto calibration = load_calibration(context.data.root, study->cluster.device);
+  const auto calibration = calibration_of(context, study->cluster.device);
   if (!calibration) return complain(calibration.error());
   std::optional<StudyRecord> record;
   if (!options.database.empty()) {

@@ -1,0 +1,166 @@
+#include "planner/calibrate.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "core/program/lower.h"
+#include "core/spec/io.h"
+#include "planner/cli/child.h"
+#include "planner/cli/commands/commands.h"
+#include "planner/cli/inputs.h"
+
+namespace foretrain::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kWidths = 64; ///< of an attention head
+constexpr int kVocab = 4096;
+constexpr int kMostBusy = 16; ///< ranks at once: the machine is one, however large the cluster
+
+/// A small plan whose ops are measured, or whose collectives are timed over sizes.
+struct Probe {
+  std::string name;
+  Plan plan;
+  int steps = 8;
+  bool collectives = false;
+};
+
+ModelSpec model_of(int hidden) {
+  ModelSpec model;
+  model.name = fmt::format("probe-{}", hidden);
+  model.layers = 2;
+  model.hidden = hidden;
+  model.heads = hidden / kWidths;
+  model.kv_heads = std::max(1, model.heads / 2);
+  model.head_dim = kWidths;
+  model.ffn = hidden * 11 / 4;
+  model.vocab = kVocab;
+  return model;
+}
+
+Probe probe_of(const ClusterSpec& cluster, int ranks, int hidden, int sequence, int tp) {
+  Probe probe;
+  probe.plan.model = model_of(hidden);
+  probe.plan.cluster = cluster;
+  probe.plan.job.sequence_length = sequence;
+  probe.plan.job.global_batch = ranks / tp;
+  probe.plan.job.precision = Precision::fp32;
+  probe.plan.job.semantics = "foretrain";
+  probe.plan.layout.tp = tp;
+  probe.plan.layout.dp_shard = ranks / tp;
+  probe.plan.layout.sharding.kind = ShardingKind::none;
+  probe.collectives = tp > 1;
+  probe.steps = tp > 1 ? 1 : 8;
+  probe.name = tp > 1 ? fmt::format("collectives-{}", tp) : fmt::format("hidden-{}-tokens-{}", hidden, sequence);
+  return probe;
+}
+
+std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, bool quick) {
+  std::vector<Probe> list;
+  const std::vector<int> widths = quick ? std::vector<int>{256, 512} : std::vector<int>{256, 512, 1024};
+  const std::vector<int> lengths = quick ? std::vector<int>{128, 256} : std::vector<int>{128, 256, 512};
+  for (const int hidden : widths)
+    for (const int sequence : lengths) list.push_back(probe_of(cluster, ranks, hidden, sequence, 1));
+  for (int tp = 2; tp <= ranks; tp *= 2)
+    if (ranks % tp == 0) list.push_back(probe_of(cluster, ranks, kWidths * ranks, 64, tp));
+  return list;
+}
+
+bool complete(const MeasuredRun& run, const Probe& probe, int ranks) {
+  if (!run.failure.empty() || run.ranks.size() != static_cast<std::size_t>(ranks)) return false;
+  if (probe.collectives) return !run.probes.empty();
+  return std::all_of(run.ranks.begin(), run.ranks.end(), [](const MeasuredRank& rank) { return !rank.ops.empty(); });
+}
+
+/// Runs a probe, unless the folder holds its result already.
+Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, const Probe& probe, int ranks,
+                              const fs::path& work) {
+  const fs::path folder = work / probe.name;
+  const fs::path file = folder / "plan.json";
+  const fs::path records = folder / "run.json";
+  const std::string plan = to_json(probe.plan).dump(2) + "\n";
+  if (const auto before = read_text_file(file); before && *before == plan)
+    if (auto run = read_run(records); run && complete(*run, probe, ranks)) return run;
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (problem) return fail_environment(folder.string(), "cannot be made: " + problem.message());
+  if (auto written = write_text_file(file, plan); !written) return tl::unexpected<Error>(written.error());
+  std::vector<std::string> words = {file.string(), "--steps", std::to_string(probe.steps), "--warmup", "2",
+                                    "--ops", "none", "--out", records.string(), "--logs", folder.string(),
+                                    "--data", context.data.root.string(), "--json"};
+  if (probe.collectives) words.emplace_back("--probe");
+  FORETRAIN_TRY(const int code, run_child(program, words, {true, context.stop}));
+  if (code == kInterrupted)
+    return tl::unexpected<Error>(Error{Error::Kind::cancelled, "interrupted; the probes done so far are kept", "", ""});
+  FORETRAIN_TRY(MeasuredRun run, read_run(records));
+  if (complete(run, probe, ranks)) return run;
+  return fail_environment(records.string(), fmt::format("the probe ended with code {}: {}", code, run.failure));
+}
+
+Result<void> add(const Context& context, const Probe& probe, const MeasuredRun& run, Probes& all) {
+  all.collectives.insert(all.collectives.end(), run.probes.begin(), run.probes.end());
+  if (probe.collectives) return {};
+  FORETRAIN_TRY(const Semantics semantics, context.data.semantics(probe.plan.job.semantics));
+  const Program program = lower(probe.plan, semantics);
+  for (const MeasuredRank& rank : run.ranks) add_ops(program, program.roles.front(), rank, all.ops);
+  const Json& machine = run.environment["machine"];
+  all.source = fmt::format("measured here: {}, {} cores, {} ranks busy, LibTorch {}",
+                           machine.value("processor", "unknown processor"), machine.value("cores", 0), all.ranks,
+                           run.environment.value("torch", "?"));
+  return {};
+}
+
+fs::path default_output(const Context& context, const std::string& device) {
+  return context.user_data / "calibrations" / (device + ".json");
+}
+
+Result<Calibration> measured(const Context& context, const CalibrateOptions& options, const ClusterSpec& cluster,
+                             const fs::path& work) {
+  FORETRAIN_TRY(const fs::path program, executor_program());
+  Probes all;
+  all.ranks = std::min(device_count(cluster), kMostBusy);
+  const std::vector<Probe> probes = probes_of(cluster, all.ranks, options.quick);
+  for (std::size_t i = 0; i < probes.size(); ++i) {
+    remark(fmt::format("probe {} of {}: {}", i + 1, probes.size(), probes[i].name));
+    FORETRAIN_TRY(const MeasuredRun run, run_probe(context, program, probes[i], all.ranks, work));
+    if (auto added = add(context, probes[i], run, all); !added) return tl::unexpected<Error>(added.error());
+  }
+  return calibrate(all, cluster);
+}
+
+std::string text_of(const Calibration& c, const DeviceSpec& device, const std::string& file) {
+  const double fp32 = device.fp32 ? device.fp32->value : 0;
+  std::string text = fmt::format("products   {:.1f} GFLOP/s forward, {:.1f} backward, {:.1f} us each\n",
+                                 fp32 * c.gemm.efficiency / 1e9, fp32 * c.gemm.efficiency * c.gemm.input_gradient / 1e9,
+                                 (c.gemm.overhead.value + c.memory.launch.value) * 1e6);
+  for (const AttentionPoint& point : c.attention.heads)
+    text += fmt::format("attention  {:.1f} GFLOP/s forward, {:.1f} backward, head width {}\n",
+                        fp32 * point.forward / 1e9, fp32 * point.backward / 1e9, point.head_dim);
+  text += fmt::format("memory     {:.1f} GB/s, {:.1f} us per kernel\n",
+                      device.memory_bandwidth->value * c.memory.efficiency / 1e9, c.memory.launch.value * 1e6);
+  return text + fmt::format("{} tables of collectives\nwritten to {}\n", c.collectives.size(), file);
+}
+
+} // namespace
+
+int run_calibrate(const Context& context, const CalibrateOptions& options) {
+  const auto cluster = load_cluster(context.data, options.cluster, 0);
+  if (!cluster) return complain(cluster.error());
+  if (context.user_data.empty() && (options.out.empty() || options.work.empty()))
+    return complain({Error::Kind::input, "is needed where there is no home folder", "--out and --work", ""});
+  const fs::path out = options.out.empty() ? default_output(context, cluster->device.name) : fs::path(options.out);
+  const fs::path work = options.work.empty() ? context.user_data / "probes" / cluster->device.name
+                                             : fs::path(options.work);
+  const auto calibration = measured(context, options, *cluster, work);
+  if (!calibration) return complain(calibration.error());
+  std::error_code ignored;
+  if (out.has_parent_path()) fs::create_directories(out.parent_path(), ignored);
+  const std::string text = to_json(*calibration).dump(2) + "\n";
+  if (const auto written = write_text_file(out, text); !written) return complain(written.error());
+  if (!options.json) return print_and(text_of(*calibration, cluster->device, out.string()), kDone);
+  return print_and(Json{{"file", out.string()}, {"calibration", to_json(*calibration)}}.dump(2) + "\n", kDone);
+}
+
+} // namespace foretrain::cli
