@@ -1,5 +1,6 @@
 #include "planner/calibrate.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
