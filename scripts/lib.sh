@@ -9,6 +9,9 @@ test_packages="libgtest-dev libgmock-dev libbenchmark-dev python3"
 # foretrain-run: LibTorch, Gloo, and a BLAS that is ten times faster than the reference one.
 executor_packages="libtorch-dev libgloo-dev libopenblas-dev"
 
+# foretrain-gui: Qt 6, QCustomPlot, and the font that its tests measure with.
+gui_packages="qt6-base-dev qt6-svg-dev libqcustomplot-dev fonts-dejavu-core"
+
 say() { printf '\n== %s\n' "$*"; }
 fail() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
 

@@ -59,7 +59,7 @@ struct Library {
 
 const std::vector<Library>& libraries() {
   static const std::vector<std::string_view> executor = {"executor/", "tests/executor/"};
-  static const std::vector<std::string_view> gui = {"gui/", "tests/gui/"};
+  static const std::vector<std::string_view> gui = {"gui/", "tests/gui/", "tests/bench/gui/"};
   static const std::vector<Library> table = {
       {"simgrid/", {"simulator/simgrid/", "tests/simulator/"}},
       {"xbt/", {"simulator/simgrid/", "tests/simulator/"}},
@@ -74,11 +74,12 @@ const std::vector<Library>& libraries() {
       {"xxhash.h", {"core/base/digest.cpp"}},
       {"SQLiteCpp/", {"db/", "tests/db/"}},
       {"sqlite3.h", {"db/", "tests/db/"}},
-      {"CLI/", {"planner/cli/", "executor/"}},
+      {"CLI/", {"planner/cli/", "executor/", "gui/app/"}},
       {"gtest/", {"tests/"}},
       {"gmock/", {"tests/"}},
       {"benchmark/", {"tests/bench/"}},
       {"Q", gui},
+      {"qcustomplot.h", {"gui/plot/"}},
   };
   return table;
 }

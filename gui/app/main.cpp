@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <cstdio>
+#include <cstdlib>
+
+#include <QApplication>
+#include <QDateTime>
+#include <QDir>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QSettings>
+#include <QStandardPaths>
+
+#include "gui/app/main_window.h"
+#include "gui/app/options.h"
+#include "gui/app/places.h"
+#include "gui/app/run_export.h"
+#include "gui/views/view.h"
+
+using namespace foretrain;
+using namespace foretrain::gui;
+
+namespace {
+
+int complain(const Error& error) {
+  std::fprintf(stderr, "foretrain-gui: %s\n", to_string(error).c_str());
+  return 1;
+}
+
+/// Exports need no display; a window without one cannot be shown.
+bool choose_platform(const Options& options) {
+  if (std::getenv("QT_QPA_PLATFORM")) return true;
+  const bool display = std::getenv("DISPLAY") || std::getenv("WAYLAND_DISPLAY");
+  if (!options.export_to.empty() || !display) qputenv("QT_QPA_PLATFORM", "offscreen");
+  return display || !options.export_to.empty();
+}
+
+/// Where a session without a name is kept until it gets one.
+std::string untitled_session() {
+  const QString folder = QStandardPaths::writableLocation(QStandardPaths::AppDataLocation);
+  if (folder.isEmpty() || !QDir().mkpath(folder)) return {};
+  const QString name = folder + QStringLiteral("/untitled-%1.foretrain").arg(QDateTime::currentDateTime().toString(QStringLiteral("yyyyMMdd-hhmmss-zzz")));
+  return name.toStdString();
+}
+
+/// The one session in the folder, when there is exactly one.
+QString only_session_here() {
+  const QStringList found = QDir::current().entryList({QStringLiteral("*.foretrain")}, QDir::Files);
+  return found.size() == 1 ? found.front() : QString();
+}
+
+int show_window(QApplication& app, const Options& options, Environment environment) {
+  MainWindow window(std::move(environment), std::make_unique<QSettings>());
+  window.ask.open = [&window](const QString& title, const QString& filter) {
+    return QFileDialog::getOpenFileName(&window, title, QString(), filter);
+  };
+  window.ask.save = [&window](const QString& title, const QString& name, const QString& filter) {
+    return QFileDialog::getSaveFileName(&window, title, name, filter);
+  };
+  if (options.reset_layout) window.reset_layout();
+  if (options.size_given) window.resize(options.width, options.height);
+  if (options.theme != "system") window.set_theme(QString::fromStdString(options.theme));
+  window.session().set_path(untitled_session());
+  QStringList files;
+  for (const std::string& file : options.files) files.append(QString::fromStdString(file));
+  if (files.isEmpty() && !only_session_here().isEmpty()) files.append(only_session_here());
+  for (const QString& file : files) window.open(file);
+  if (!options.filter.empty()) {
+    if (const auto set = window.session().set_chip({Chip::Kind::expression, "", options.filter}); !set)
+      return complain(set.error());
+  }
+  if (!options.view.empty()) window.show_view(options.view);
+  window.show();
+  if (options.search) window.commands().run("search.start");
+  return app.exec();
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> ids;
+  for (const ViewEntry& entry : views()) ids.emplace_back(entry.id);
+  int code = 0;
+  const auto options = parse_options(argc, argv, program_version(), ids, code);
+  if (!options) return code;
+  if (!choose_platform(*options))
+    return complain({Error::Kind::environment, "there is no display", "DISPLAY", "with --export none is needed"});
+  QApplication::setStyle(QString::fromStdString(options->style));
+  QApplication app(argc, argv);
+  QApplication::setApplicationName(QStringLiteral("foretrain-gui"));
+  QApplication::setOrganizationName(QStringLiteral("foretrain"));
+  auto environment = find_environment(options->data, options->jobs);
+  if (!environment) return complain(environment.error());
+  if (options->export_to.empty()) return show_window(app, *options, std::move(*environment));
+  const auto exported = run_export(*options, std::move(*environment));
+  return exported ? 0 : complain(exported.error());
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include <QMainWindow>
+
+#include "gui/model/commands.h"
+#include "gui/model/session.h"
+#include "gui/plot/theme.h"
+
+class QDockWidget;
+class QLabel;
+class QProgressBar;
+class QPushButton;
+class QSettings;
+class QSplitter;
+class QStackedWidget;
+class QTabWidget;
+class QTimer;
+class QUndoStack;
+
+namespace foretrain::gui {
+
+inline constexpr int kStateVersion = 1; ///< of docks and bars
+
+class DetailsPanel;
+class FilterBar;
+class StartPage;
+class StudyEditor;
+class View;
+
+/// Dialogs that give a path; tests answer instead.
+struct AskPath {
+  std::function<QString(const QString& title, const QString& filter)> open;
+  std::function<QString(const QString& title, const QString& suggestion, const QString& filter)> save;
+};
+
+/// The window on one session.
+class MainWindow final : public QMainWindow {
+public:
+  /// `settings` keeps sizes, theme and recent files.
+  MainWindow(Environment environment, std::unique_ptr<QSettings> settings);
+  ~MainWindow() override;
+
+  [[nodiscard]] Session& session() { return session_; }
+  [[nodiscard]] CommandRegistry& commands() { return commands_; }
+  [[nodiscard]] QUndoStack& undo_stack() { return *undo_; }
+  [[nodiscard]] View* view(std::string_view id) const;
+  [[nodiscard]] View* current_view() const; ///< the plot in front, or the table when it has the focus
+
+  void open(const QString& file);
+  void show_view(const std::string& id);
+  /// "light", "dark", "system"
+  void set_theme(const QString& name);
+  void reset_layout();
+  AskPath ask;
+
+protected:
+  void closeEvent(QCloseEvent* event) override;
+  void dragEnterEvent(QDragEnterEvent* event) override;
+  void dropEvent(QDropEvent* event) override;
+  void changeEvent(QEvent* event) override;
+
+private:
+  friend void add_commands(MainWindow& window);
+  void build_center();
+  void build_docks();
+  void build_bars();
+  void build_menus();
+  void take_changes(Changes changes);
+  void update_title();
+  void scale_font(double factor); ///< 0: back to the usual
+  void export_current();
+  void open_example(int number);
+  void new_study();
+  void show_keys();
+  void show_palette();
+  void show_about();
+  void save_plan(bool trace);
+  void compare();
+  void remember(const QString& file);
+  void maximise();
+  void restore_settings();
+  void save_settings();
+  void apply_theme();
+  void say(const QString& text);
+
+  std::unique_ptr<QSettings> settings_;
+  Session session_;
+  CommandRegistry commands_;
+  QUndoStack* undo_ = nullptr;
+  QStackedWidget* pages_ = nullptr;
+  StartPage* start_ = nullptr;
+  QSplitter* splitter_ = nullptr;
+  QWidget* upper_ = nullptr; ///< filter and table
+  QTabWidget* tabs_ = nullptr;
+  FilterBar* filter_ = nullptr;
+  StudyEditor* editor_ = nullptr;
+  DetailsPanel* details_ = nullptr;
+  QDockWidget* study_dock_ = nullptr;
+  QDockWidget* details_dock_ = nullptr;
+  QLabel* counts_ = nullptr;
+  QLabel* basis_ = nullptr;
+  QLabel* banner_ = nullptr;
+  QProgressBar* progress_ = nullptr;
+  QPushButton* search_button_ = nullptr;
+  QTimer* autosave_ = nullptr;
+  std::map<std::string, View*, std::less<>> views_;
+  QString theme_name_ = "system";
+  const Theme* theme_ = &light_theme();
+  QByteArray usual_layout_;
+  double usual_points_ = 0;
+  bool applying_theme_ = false;
+  bool on_start_page_ = false;
+};
+
+/// Registers every command of the window.
+void add_commands(MainWindow& window);
+
+} // namespace foretrain::gui

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "core/base/json.h"
+#include "core/base/result.h"
+#include "gui/model/environment.h"
+#include "gui/model/inbox.h"
+#include "gui/model/rows.h"
+
+namespace foretrain::gui {
+
+/// What a session file holds beside its rows.
+struct SavedSession {
+  Json view_state;               ///< null when this program has not written one
+  Json study;                    ///< of the newest search; null when there is none
+  std::int64_t study_id = 0;
+  std::int64_t candidates = 0;
+};
+
+/// Reads and writes session files (the store) on threads of its own.
+class SessionFile {
+public:
+  SessionFile(const Environment& environment, Inbox& inbox) : environment_(environment), inbox_(inbox) {}
+  ~SessionFile() { wait(); }
+  SessionFile(const SessionFile&) = delete;
+  SessionFile& operator=(const SessionFile&) = delete;
+
+  /// What is quick to read. Errors: those of the store.
+  [[nodiscard]] Result<SavedSession> open(const std::filesystem::path& path) const;
+  /// The rows of a study, first a page, then all of them.
+  void read_rows(const std::filesystem::path& path, std::int64_t study,
+                 std::function<void(Result<std::shared_ptr<const Results>>)> arrived);
+  /// Keeps what a search found.
+  void write(const std::filesystem::path& path, std::shared_ptr<const Results> results,
+             std::function<void(Result<void>)> done);
+  [[nodiscard]] Result<void> write_view_state(const std::filesystem::path& path, const Json& state) const;
+  /// Stops reading, finishes writing.
+  void wait();
+  [[nodiscard]] bool reading() const { return reading_; }
+  [[nodiscard]] bool writing() const { return writing_; }
+
+private:
+  const Environment& environment_;
+  Inbox& inbox_;
+  bool reading_ = false;
+  bool writing_ = false;
+  std::uint64_t generation_ = 0;
+  std::jthread reader_;
+  std::jthread writer_;
+};
+
+} // namespace foretrain::gui

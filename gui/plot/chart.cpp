@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gui/plot/chart.h"
+
+#include <cmath>
+
+#include <qcustomplot.h>
+
+#include "gui/plot/theme.h"
+
+namespace foretrain::gui {
+namespace {
+
+/// What a view paints, as a part of the plot: it is clipped, buffered and exported as the axes are.
+class PaintedLayer final : public QCPLayerable {
+public:
+  PaintedLayer(QCustomPlot* plot, const QString& layer, std::function<void(QPainter&)> paint)
+      : QCPLayerable(plot, layer), paint_(std::move(paint)) {}
+
+protected:
+  void applyDefaultAntialiasingHint(QCPPainter* painter) const override { painter->setAntialiasing(true); }
+  void draw(QCPPainter* painter) override { paint_(*painter); }
+  QRect clipRect() const override { return mParentPlot->viewport(); }
+
+private:
+  std::function<void(QPainter&)> paint_;
+};
+
+class FixedTicker final : public QCPAxisTicker {
+public:
+  explicit FixedTicker(std::vector<std::pair<double, QString>> ticks) : ticks_(std::move(ticks)) {}
+
+protected:
+  void generate(const QCPRange& range, const QLocale&, QChar, int, QVector<double>& ticks, QVector<double>* sub,
+                QVector<QString>* labels) override {
+    ticks.clear();
+    if (sub) sub->clear();
+    if (labels) labels->clear();
+    for (const auto& [value, text] : ticks_) {
+      if (!range.contains(value)) continue;
+      ticks.append(value);
+      if (labels) labels->append(text);
+    }
+  }
+
+private:
+  std::vector<std::pair<double, QString>> ticks_;
+};
+
+template <class Base> class TextTicker final : public Base {
+public:
+  explicit TextTicker(std::function<QString(double)> text) : text_(std::move(text)) {}
+
+protected:
+  QString getTickLabel(double tick, const QLocale&, QChar, int) override { return text_(tick); }
+
+private:
+  std::function<QString(double)> text_;
+};
+
+QString plain_number(double value) {
+  return QString::number(std::abs(value) < 1e-12 ? 0 : value, 'g', 6);
+}
+
+void apply_look(QCPAxis& axis, const AxisLook& look) {
+  axis.setLabel(look.title);
+  axis.setRangeReversed(look.reversed);
+  axis.setVisible(look.visible);
+  axis.setScaleType(look.log ? QCPAxis::stLogarithmic : QCPAxis::stLinear);
+  const auto text = look.text ? look.text : std::function<QString(double)>(plain_number);
+  QSharedPointer<QCPAxisTicker> ticker;
+  if (!look.ticks.empty())
+    ticker.reset(new FixedTicker(look.ticks));
+  else if (look.log)
+    ticker.reset(new TextTicker<QCPAxisTickerLog>(text));
+  else
+    ticker.reset(new TextTicker<QCPAxisTicker>(text));
+  axis.setTicker(ticker);
+  axis.setSubTicks(look.ticks.empty());
+}
+
+} // namespace
+
+struct Chart::Parts {
+  QCustomPlot* plot = nullptr;
+  const Theme* theme = &light_theme();
+  AxisLook x_look;
+  AxisLook y_look;
+  QCPRange x_extent{0, 1};
+  QCPRange y_extent{0, 1};
+  std::vector<LegendEntry> legend;
+  QString message;
+  QPointF press;
+  bool down = false;
+  bool moved = false;
+  bool taken = false; ///< the view has the drag
+  QCPRange x_before;
+  QCPRange y_before;
+  QRectF box;
+  bool ready = false; ///< the view has said what it shows
+};
+
+Chart::Chart(QWidget* parent) : QWidget(parent), parts_(std::make_unique<Parts>()) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  QCustomPlot* plot = parts_->plot = new QCustomPlot(this);
+  layout->addWidget(plot);
+  plot->setNoAntialiasingOnDrag(false);
+  plot->addLayer("marks", plot->layer("axes"), QCustomPlot::limAbove);
+  plot->addLayer("highlights", plot->layer("overlay"), QCustomPlot::limBelow);
+  plot->layer("highlights")->setMode(QCPLayer::lmBuffered);
+  new PaintedLayer(plot, "marks", [this](QPainter& painter) { paint_layer(painter, false); });
+  new PaintedLayer(plot, "highlights", [this](QPainter& painter) { paint_layer(painter, true); });
+  plot->setMouseTracking(true);
+  plot->installEventFilter(this);
+  plot->setFocusPolicy(Qt::StrongFocus);
+  setFocusProxy(plot);
+  apply_theme();
+}
+
+Chart::~Chart() = default;
+
+const Theme& Chart::theme() const {
+  return *parts_->theme;
+}
+
+void Chart::set_theme(const Theme& theme) {
+  parts_->theme = &theme;
+  apply_theme();
+  redraw();
+}
+
+void Chart::apply_theme() {
+  const Theme& t = *parts_->theme;
+  QCustomPlot* plot = parts_->plot;
+  plot->setBackground(QBrush(t.base));
+  for (QCPAxis* axis : {plot->xAxis, plot->yAxis, plot->xAxis2, plot->yAxis2}) {
+    const QPen pen(t.line, 0);
+    axis->setBasePen(pen);
+    axis->setTickPen(pen);
+    axis->setSubTickPen(pen);
+    axis->setTickLabelColor(t.muted);
+    axis->setLabelColor(t.text);
+    axis->setTickLabelFont(font());
+    axis->setLabelFont(font());
+    axis->grid()->setPen(QPen(t.grid, 0));
+    axis->grid()->setZeroLinePen(QPen(t.grid, 0));
+  }
+}
+
+void Chart::set_axes(const AxisLook& x, const AxisLook& y) {
+  parts_->ready = true;
+  parts_->x_look = x;
+  parts_->y_look = y;
+  apply_look(*parts_->plot->xAxis, x);
+  apply_look(*parts_->plot->yAxis, y);
+}
+
+void Chart::set_extent(double x_low, double x_high, double y_low, double y_high) {
+  const auto safe = [](double low, double high) {
+    return high > low ? QCPRange(low, high) : QCPRange(low - 0.5, low + 0.5);
+  };
+  parts_->x_extent = safe(x_low, x_high);
+  parts_->y_extent = safe(y_low, y_high);
+  if (!zoomed_) fit();
+}
+
+void Chart::set_legend(std::vector<LegendEntry> entries) {
+  parts_->legend = std::move(entries);
+}
+
+void Chart::set_message(const QString& message) {
+  parts_->ready = true;
+  parts_->message = message;
+  const bool visible = message.isEmpty();
+  parts_->plot->xAxis->setVisible(visible && parts_->x_look.visible);
+  parts_->plot->yAxis->setVisible(visible && parts_->y_look.visible);
+}
+
+Frame Chart::frame() const {
+  const QCustomPlot* plot = parts_->plot;
+  Frame frame;
+  frame.area = QRectF(plot->axisRect()->rect());
+  const QCPRange x = plot->xAxis->range();
+  const QCPRange y = plot->yAxis->range();
+  frame.shown = QRectF(x.lower, y.lower, x.size(), y.size());
+  frame.x = [axis = plot->xAxis](double value) { return axis->coordToPixel(value); };
+  frame.y = [axis = plot->yAxis](double value) { return axis->coordToPixel(value); };
+  return frame;
+}
+
+QPointF Chart::value_at(QPointF pixel) const {
+  return {parts_->plot->xAxis->pixelToCoord(pixel.x()), parts_->plot->yAxis->pixelToCoord(pixel.y())};
+}
+
+void Chart::paint_layer(QPainter& painter, bool highlights) {
+  if (!parts_->ready) return;
+  const Frame now = frame();
+  const Theme& t = *parts_->theme;
+  painter.save();
+  if (!parts_->message.isEmpty()) {
+    if (!highlights) {
+      painter.setPen(t.muted);
+      painter.drawText(QRectF(parts_->plot->viewport()).adjusted(16, 16, -16, -16), Qt::AlignCenter | Qt::TextWordWrap,
+                       parts_->message);
+    }
+    painter.restore();
+    return;
+  }
+  painter.setFont(font());
+  const Paint& paint = highlights ? paint_highlights : paint_marks;
+  if (paint) paint(painter, now);
+  painter.restore();
+  if (highlights && !parts_->box.isNull()) {
+    painter.setPen(QPen(t.accent, 0, Qt::DashLine));
+    painter.drawRect(parts_->box);
+  }
+  if (highlights || parts_->legend.empty()) return;
+  draw_legend(painter, t, parts_->legend, now.area.left(), now.area.right());
+}
+
+void Chart::redraw() {
+  make_room(parts_->plot->width());
+  parts_->plot->replot(QCustomPlot::rpQueuedReplot);
+}
+
+void Chart::make_room(double plot_width) {
+  const int lines = legend_lines(font(), parts_->legend, std::max(60.0, plot_width - 90.0));
+  parts_->plot->axisRect()->setMinimumMargins(QMargins(10, 8 + lines * (QFontMetrics(font()).height() + 2), 14, 10));
+}
+
+void Chart::redraw_highlights() {
+  if (parts_->plot->layer("highlights")->mode() == QCPLayer::lmBuffered) parts_->plot->layer("highlights")->replot();
+}
+
+void Chart::fit() {
+  zoomed_ = false;
+  parts_->plot->xAxis->setRange(parts_->x_extent);
+  parts_->plot->yAxis->setRange(parts_->y_extent);
+  redraw();
+  if (range_changed) range_changed();
+}
+
+void Chart::show_range(double x_low, double x_high) {
+  if (!(x_high > x_low)) return;
+  zoomed_ = true;
+  parts_->plot->xAxis->setRange(x_low, x_high);
+  redraw();
+  if (range_changed) range_changed();
+}
+
+void Chart::zoom(double factor, QPointF pixel) {
+  const QPointF center = value_at(pixel);
+  zoomed_ = true;
+  if (parts_->x_look.zooms) parts_->plot->xAxis->scaleRange(factor, center.x());
+  if (parts_->y_look.zooms) parts_->plot->yAxis->scaleRange(factor, center.y());
+  redraw();
+  if (range_changed) range_changed();
+}
+
+void Chart::pan(double x_share, double y_share) {
+  const auto move = [](QCPAxis* axis, double share) {
+    if (axis->scaleType() == QCPAxis::stLogarithmic)
+      axis->setRange(axis->range().lower * std::pow(axis->range().upper / axis->range().lower, share),
+                     axis->range().upper * std::pow(axis->range().upper / axis->range().lower, share));
+    else
+      axis->moveRange(axis->range().size() * share);
+  };
+  zoomed_ = true;
+  if (parts_->x_look.zooms) move(parts_->plot->xAxis, x_share);
+  if (parts_->y_look.zooms) move(parts_->plot->yAxis, y_share);
+  redraw();
+  if (range_changed) range_changed();
+}
+
+void Chart::paint_to(QPaintDevice& device, QSize size) {
+  make_room(size.width());
+  QCPPainter painter;
+  if (!painter.begin(&device)) return;
+  painter.setMode(QCPPainter::pmVectorized);
+  painter.setMode(QCPPainter::pmNoCaching);
+  parts_->plot->toPainter(&painter, size.width(), size.height());
+  painter.end();
+}
+
+bool Chart::key(int code) {
+  if (key_pressed && key_pressed(code)) return true;
+  const QPointF center = frame().area.center();
+  switch (code) {
+  case Qt::Key_Left: pan(-0.1, 0); return true;
+  case Qt::Key_Right: pan(0.1, 0); return true;
+  case Qt::Key_Up: pan(0, 0.1); return true;
+  case Qt::Key_Down: pan(0, -0.1); return true;
+  case Qt::Key_Plus:
+  case Qt::Key_Equal: zoom(0.8, center); return true;
+  case Qt::Key_Minus: zoom(1.25, center); return true;
+  case Qt::Key_0:
+  case Qt::Key_Home: fit(); return true;
+  default: return false;
+  }
+}
+
+bool Chart::mouse(QEvent* event) {
+  Parts& p = *parts_;
+  const auto* mouse_event = static_cast<QMouseEvent*>(event);
+  const QPointF at = mouse_event->position();
+  switch (static_cast<int>(event->type())) { // far from all of Qt's
+  case QEvent::MouseButtonPress:
+    if (mouse_event->button() != Qt::LeftButton) return false;
+    p.down = true;
+    p.moved = false;
+    p.press = at;
+    p.x_before = p.plot->xAxis->range();
+    p.y_before = p.plot->yAxis->range();
+    p.taken = pressed && pressed(at, mouse_event->modifiers());
+    return true;
+  case QEvent::MouseMove:
+    if (!p.down) {
+      if (hovered) hovered(at);
+      return true;
+    }
+    if ((at - p.press).manhattanLength() > QApplication::startDragDistance() / 2) p.moved = true;
+    if (!p.moved) return true;
+    if (p.taken) {
+      if (dragged) dragged(at);
+    } else if (drag_ == Drag::box) {
+      p.box = QRectF(p.press, at).normalized();
+      redraw_highlights();
+    } else {
+      p.plot->xAxis->setRange(p.x_before);
+      p.plot->yAxis->setRange(p.y_before);
+      const QRectF area = frame().area;
+      pan(-(at.x() - p.press.x()) / std::max(1.0, area.width()), (at.y() - p.press.y()) / std::max(1.0, area.height()));
+    }
+    return true;
+  case QEvent::MouseButtonRelease: {
+    if (!p.down || mouse_event->button() != Qt::LeftButton) return false;
+    p.down = false;
+    const QRectF box = std::exchange(p.box, QRectF());
+    if (p.taken) {
+      if (released) released(at);
+    } else if (!p.moved) {
+      if (clicked) clicked(at, mouse_event->modifiers());
+    } else if (drag_ == Drag::box && boxed) {
+      boxed(box, mouse_event->modifiers());
+    }
+    redraw_highlights();
+    return true;
+  }
+  case QEvent::MouseButtonDblClick:
+    if (!double_clicked || !double_clicked(at)) fit();
+    return true;
+  default: return false;
+  }
+}
+
+bool Chart::eventFilter(QObject* object, QEvent* event) {
+  switch (static_cast<int>(event->type())) { // far from all of Qt's
+  case QEvent::MouseButtonPress:
+  case QEvent::MouseMove:
+  case QEvent::MouseButtonRelease:
+  case QEvent::MouseButtonDblClick: return mouse(event);
+  case QEvent::Leave:
+    if (left) left();
+    return false;
+  case QEvent::Wheel: {
+    const auto* wheel = static_cast<QWheelEvent*>(event);
+    const double steps = wheel->angleDelta().y() != 0 ? wheel->angleDelta().y() / 120.0 : wheel->angleDelta().x() / 120.0;
+    if ((wheel->modifiers() & Qt::ShiftModifier) != 0)
+      pan(-0.1 * steps, 0);
+    else
+      zoom(std::pow(0.85, steps), wheel->position());
+    return true;
+  }
+  case QEvent::KeyPress: {
+    const auto* pressed_key = static_cast<QKeyEvent*>(event);
+    return (pressed_key->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) == 0 && key(pressed_key->key());
+  }
+  case QEvent::FocusIn:
+  case QEvent::FocusOut: parts_->plot->update(); return false;
+  case QEvent::Resize: redraw(); return false;
+  case QEvent::FontChange:
+    apply_theme();
+    return false;
+  default: return QWidget::eventFilter(object, event);
+  }
+}
+
+} // namespace foretrain::gui

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gui/views/parallel_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "gui/model/numbers.h"
+
+namespace foretrain::gui {
+namespace {
+
+constexpr std::size_t kMostAxes = 12;
+
+/// Correlation of two columns over the rows that have both, 0 when there is none.
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  double n = 0, sa = 0, sb = 0, saa = 0, sbb = 0, sab = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) || std::isnan(b[i])) continue;
+    n += 1;
+    sa += a[i];
+    sb += b[i];
+    saa += a[i] * a[i];
+    sbb += b[i] * b[i];
+    sab += a[i] * b[i];
+  }
+  const double va = n * saa - sa * sa;
+  const double vb = n * sbb - sb * sb;
+  return va > 0 && vb > 0 ? (n * sab - sa * sb) / std::sqrt(va * vb) : 0;
+}
+
+std::vector<double> column_of(const Session& session, const Field& field) {
+  std::vector<double> column;
+  column.reserve(session.shown().size());
+  for (const int row : session.shown())
+    column.push_back(number_of(field, session.results().study, session.rows()[static_cast<std::size_t>(row)]));
+  return column;
+}
+
+} // namespace
+
+double ParallelAxis::place(double value) const {
+  const double share = high > low ? (value - low) / (high - low) : 0.5;
+  return flipped ? 1 - share : share;
+}
+
+double ParallelAxis::value(double place) const {
+  return low + (flipped ? 1 - place : place) * (high - low);
+}
+
+ParallelData parallel_data(const Session& session, const std::vector<std::string>& order,
+                           const std::vector<std::string>& flipped) {
+  struct Entry {
+    ParallelAxis axis;
+    double influence = 0;
+    std::vector<double> column;
+  };
+  ParallelData data;
+  std::vector<Entry> entries;
+  const std::vector<double> times = column_of(session, *find_field("step_time_s"));
+  for (const Field& field : fields()) {
+    const bool figure = field.id == "step_time_s" || field.id == "memory_gib";
+    if ((field.outcome && !figure) || field.id == "recompute_detail" || field.id == "dp_shard" || field.id == "gpus" || field.id == "micro_batches")
+      continue;
+    Entry entry{{&field, 0, 1, false, {}}, 0, column_of(session, field)};
+    double low = std::numeric_limits<double>::infinity();
+    double high = -low;
+    for (const double value : entry.column)
+      if (!std::isnan(value)) {
+        low = std::min(low, value);
+        high = std::max(high, value);
+      }
+    if (!(high > low)) {
+      if (!std::isinf(low) && !session.shown().empty())
+        data.constant.push_back(std::string(field.title) + " " +
+                                short_value(field, value_of(field, session.results().study, session.rows()[static_cast<std::size_t>(session.shown().front())])));
+      continue;
+    }
+    entry.axis.low = low;
+    entry.axis.high = high;
+    entry.axis.flipped = std::find(flipped.begin(), flipped.end(), field.id) != flipped.end();
+    entry.influence = figure ? -1 : std::abs(correlation(entry.column, times));
+    entries.push_back(std::move(entry));
+  }
+  const auto place_in_order = [&](const Entry& e) {
+    return std::find(order.begin(), order.end(), e.axis.field->id) - order.begin();
+  };
+  std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
+    const auto pa = place_in_order(a);
+    const auto pb = place_in_order(b);
+    return pa != pb ? pa < pb : a.influence > b.influence;
+  });
+  if (entries.size() > kMostAxes) // the figures at the end stay
+    entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(kMostAxes) - 2, entries.end() - 2);
+  for (Entry& entry : entries) {
+    entry.axis.places.reserve(entry.column.size());
+    for (const double value : entry.column)
+      entry.axis.places.push_back(std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(entry.axis.place(value)));
+    data.axes.push_back(std::move(entry.axis));
+  }
+  return data;
+}
+
+std::string brush_text(const ParallelAxis& axis, double from, double to) {
+  const double a = axis.value(std::clamp(std::min(from, to), 0.0, 1.0));
+  const double b = axis.value(std::clamp(std::max(from, to), 0.0, 1.0));
+  const double low = std::min(a, b);
+  const double high = std::max(a, b);
+  const Field& field = *axis.field;
+  if (field.kind == FieldKind::flag) return high > 0.5 && low > 0.5 ? "yes" : low < 0.5 && high < 0.5 ? "no" : "";
+  if (field.kind == FieldKind::text) {
+    std::string text;
+    for (std::size_t i = 0; i < field.values.size(); ++i)
+      if (double(i) >= low - 1e-9 && double(i) <= high + 1e-9) text += (text.empty() ? "/^" : "|/^") + field.values[i] + "$/";
+    return text;
+  }
+  return fmt::format("{:.4g}~{:.4g}", low, high);
+}
+
+std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes, const std::vector<double>& x, int width,
+                                        int height) {
+  std::vector<std::uint32_t> counts(static_cast<std::size_t>(width) * static_cast<std::size_t>(height), 0);
+  for (std::size_t a = 0; a + 1 < axes.size(); ++a) {
+    const int from = std::clamp(static_cast<int>(x[a]), 0, width - 1);
+    const int to = std::clamp(static_cast<int>(x[a + 1]), 0, width - 1);
+    if (to <= from) continue;
+    const auto& left = axes[a].places;
+    const auto& right = axes[a + 1].places;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      if (std::isnan(left[i]) || std::isnan(right[i])) continue;
+      double y = (1 - double(left[i])) * (height - 1);
+      const double step = ((1 - double(right[i])) * (height - 1) - y) / (x[a + 1] - x[a]);
+      for (int column = from; column < to; ++column, y += step)
+        ++counts[static_cast<std::size_t>(std::clamp(static_cast<int>(y), 0, height - 1)) * static_cast<std::size_t>(width) + static_cast<std::size_t>(column)];
+    }
+  }
+  return counts;
+}
+
+} // namespace foretrain::gui

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <algorithm>
+
+#include <QHeaderView>
+#include <QPainter>
+#include <QSplitter>
+#include <QStyledItemDelegate>
+#include <QTreeWidget>
+#include <QVBoxLayout>
+
+#include "core/base/text.h"
+#include "gui/model/numbers.h"
+#include "gui/views/all.h"
+#include "planner/explain.h"
+
+namespace foretrain::gui {
+namespace {
+
+constexpr int kShareRole = Qt::UserRole + 1;
+
+/// A number on a bar of its share.
+class ShareBar final : public QStyledItemDelegate {
+public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+  const Theme* theme = &light_theme();
+
+  void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    if (index.column() == 2) {
+      QRect bar = option.rect.adjusted(1, 1, -1, -1);
+      bar.setWidth(static_cast<int>(bar.width() * std::clamp(index.data(kShareRole).toDouble(), 0.0, 1.0)));
+      painter->fillRect(bar, theme->bar);
+    }
+    QStyledItemDelegate::paint(painter, option, index);
+  }
+};
+
+/// What was left out and why: a funnel by rule, and the layouts that missed a rule by the least.
+class RejectionsView final : public View {
+public:
+  explicit RejectionsView(ViewContext context) : View(context), rules_(new QTreeWidget(this)), misses_(new QTreeWidget(this)) {
+    auto* layout = new QVBoxLayout(this);
+    layout->setContentsMargins(4, 4, 4, 4);
+    auto* splitter = new QSplitter(Qt::Horizontal, this);
+    splitter->addWidget(rules_);
+    splitter->addWidget(misses_);
+    splitter->setStretchFactor(0, 1);
+    splitter->setStretchFactor(1, 3);
+    layout->addWidget(splitter);
+    setFocusProxy(rules_);
+    rules_->setHeaderLabels({QStringLiteral("Rule or bound"), QStringLiteral("Layouts"), QStringLiteral("Left")});
+    rules_->setAccessibleName(QStringLiteral("Layouts left out, by rule"));
+    rules_->setRootIsDecorated(false);
+    rules_->setItemDelegate(&bars_);
+    rules_->header()->setStretchLastSection(false);
+    misses_->setHeaderLabels({QStringLiteral("Nearest to fitting"), QStringLiteral("Needs"), QStringLiteral("Has"), QStringLiteral("Over"),
+                              QStringLiteral("What would be legal"), QStringLiteral("Why")});
+    misses_->setAccessibleName(QStringLiteral("Near misses"));
+    misses_->setRootIsDecorated(false);
+    misses_->setSelectionMode(QAbstractItemView::ExtendedSelection);
+    connect(rules_, &QTreeWidget::itemSelectionChanged, this, [this] { show_misses(); });
+  }
+
+  void set_theme(const Theme& theme) override {
+    bars_.theme = &theme;
+    View::set_theme(theme);
+  }
+
+  [[nodiscard]] std::string csv() override {
+    std::string text = "rule,layouts,layout,needed,available,nearest,reason\n";
+    const Results& results = session().results();
+    for (const auto& [rule, count] : results.rejected) text += csv_text(rule) + "," + std::to_string(count) + ",,,,,\n";
+    for (const auto& [rule, count] : results.pruned) text += csv_text(rule) + "," + std::to_string(count) + ",,,,,bound\n";
+    for (const Miss& miss : results.near_misses)
+      text += csv_text(miss.rejection.rule) + ",," + csv_text(describe(miss.layout)) + "," + csv_value(miss.rejection.needed) + "," +
+              csv_value(miss.rejection.available) + "," + csv_text(join(miss.rejection.nearest, "; ")) + "," +
+              csv_text(miss.rejection.reason) + "\n";
+    return text;
+  }
+
+protected:
+  void refresh(Changes changes) override {
+    if ((changes & kRowsChanged) == 0 && changes != kEverything) return;
+    const Results& results = session().results();
+    rules_->clear();
+    std::int64_t left = results.enumerated;
+    const auto add = [&](const QString& name, std::int64_t count, const QString& help, const std::string& id) {
+      auto* item = new QTreeWidgetItem(rules_);
+      item->setText(0, name);
+      item->setText(1, text_of((count > 0 ? "−" : "") + grouped(count)));
+      item->setText(2, text_of(grouped(left)));
+      for (const int column : {1, 2}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
+      item->setToolTip(0, help);
+      item->setData(0, Qt::UserRole, text_of(id));
+      item->setData(2, kShareRole, results.enumerated > 0 ? double(left) / double(results.enumerated) : 0.0);
+    };
+    if (results.enumerated > 0) add(QStringLiteral("all layouts of the space"), 0, QString(), "");
+    std::vector<std::pair<std::int64_t, std::pair<std::string, bool>>> order;
+    for (const auto& [rule, count] : results.rejected) order.push_back({count, {rule, false}});
+    for (const auto& [rule, count] : results.pruned) order.push_back({count, {rule, true}});
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [count, what] : order) {
+      left -= count;
+      add(text_of(what.first) + (what.second ? QStringLiteral(" (bound)") : QString()), count,
+          what.second ? QStringLiteral("not judged one by one: the bound rules all of them out") : QStringLiteral("refused by this rule"), what.first);
+    }
+    if (results.enumerated > 0) {
+      left = results.fits;
+      add(QStringLiteral("fit"), 0, QStringLiteral("legal, in memory, admitted by the study’s filter"), "");
+    }
+    for (int column = 0; column < 3; ++column) rules_->resizeColumnToContents(column);
+    show_misses();
+  }
+
+private:
+  void show_misses() {
+    misses_->clear();
+    const QTreeWidgetItem* chosen = rules_->currentItem();
+    const std::string rule = chosen ? chosen->data(0, Qt::UserRole).toString().toStdString() : std::string();
+    for (const Miss& miss : session().results().near_misses) {
+      const Rejection& why = miss.rejection;
+      if (!rule.empty() && why.rule != rule) continue;
+      auto* item = new QTreeWidgetItem(misses_);
+      const bool memory = why.rule == "out-of-memory";
+      const auto amount = [memory](double value) { return text_of(memory ? short_bytes(value) : short_number(value)); };
+      item->setText(0, text_of(describe(miss.layout)));
+      item->setText(1, amount(why.needed));
+      item->setText(2, amount(why.available));
+      if (why.available > 0) item->setText(3, text_of(signed_percent((why.needed / why.available - 1) * 100)));
+      item->setText(4, text_of(join(why.nearest, "; ")));
+      item->setText(5, text_of(why.reason));
+      for (const int column : {1, 2, 3}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
+      for (int column = 0; column < 6; ++column) item->setToolTip(column, text_of(why.rule + ": " + why.reason));
+    }
+    if (misses_->topLevelItemCount() == 0) {
+      auto* item = new QTreeWidgetItem(misses_, {session().results().enumerated == 0 ? QStringLiteral("No search yet")
+                                                                                     : QStringLiteral("No near misses are kept for this rule")});
+      item->setForeground(0, theme().muted);
+      item->setFirstColumnSpanned(true);
+    }
+    for (int column = 1; column < 5; ++column) misses_->resizeColumnToContents(column);
+    misses_->setColumnWidth(0, fontMetrics().averageCharWidth() * 58);
+  }
+
+  ShareBar bars_;
+  QTreeWidget* rules_;
+  QTreeWidget* misses_;
+};
+
+} // namespace
+
+std::unique_ptr<View> make_rejections_view(ViewContext context) {
+  return std::make_unique<RejectionsView>(context);
+}
+
+} // namespace foretrain::gui

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include "gui/views/timeline_data.h"
+
+#include <algorithm>
+#include <cctype>
+
+namespace foretrain::gui {
+
+PassKind pass_of(const TimelineEvent& event) {
+  if (event.lane != Lane::compute) return PassKind::transfer;
+  if (event.micro_batch < 0) return PassKind::step;
+  const std::size_t space = event.name.rfind(' ');
+  const char letter = space == std::string::npos || space + 1 >= event.name.size() ? 'F' : event.name[space + 1];
+  switch (letter) {
+  case 'B': return PassKind::backward;
+  case 'I': return PassKind::input;
+  case 'W': return PassKind::weight;
+  case 'R': return PassKind::recompute;
+  case 'S': return PassKind::step;
+  default: return PassKind::forward;
+  }
+}
+
+QColor pass_color(const Theme& theme, int kind) {
+  switch (static_cast<PassKind>(kind)) {
+  case PassKind::forward: return theme.series[0];
+  case PassKind::backward: return theme.series[1];
+  case PassKind::input: return theme.series[5];
+  case PassKind::weight: return theme.series[2];
+  case PassKind::recompute: return theme.series[4];
+  case PassKind::step: return theme.series[3];
+  case PassKind::transfer: return theme.series[7];
+  }
+  return theme.text;
+}
+
+bool splits_backward(const Layout& layout) {
+  return layout.schedule.kind.starts_with("zb");
+}
+
+Timeline timeline_of(const Simulation& simulation, bool splits_backward) {
+  Timeline timeline;
+  timeline.end = simulation.step_time.value;
+  timeline.stages.resize(simulation.stages.size());
+  timeline.kinds.assign(kPassKinds.size(), false);
+  std::array<bool, kLanes> used{};
+  for (const TimelineEvent& event : simulation.events) used[at(event.lane)] = true;
+  for (int lane = 1; lane < kLanes; ++lane)
+    if (used[static_cast<std::size_t>(lane)]) timeline.lanes.push_back(static_cast<Lane>(lane));
+  for (Timeline::Stage& stage : timeline.stages) stage.beside.resize(timeline.lanes.size());
+  for (std::size_t i = 0; i < simulation.events.size(); ++i) {
+    const TimelineEvent& event = simulation.events[i];
+    if (event.end <= event.start || event.stage >= static_cast<int>(timeline.stages.size())) continue;
+    PassKind kind = pass_of(event);
+    if (!splits_backward && (kind == PassKind::input || kind == PassKind::weight || kind == PassKind::recompute)) kind = PassKind::backward;
+    const Span span{event.start, event.end, static_cast<int>(kind), event.micro_batch, static_cast<int>(i)};
+    Timeline::Stage& stage = timeline.stages[static_cast<std::size_t>(event.stage)];
+    timeline.kinds[static_cast<std::size_t>(kind)] = true;
+    timeline.end = std::max(timeline.end, event.end);
+    if (event.lane == Lane::compute) {
+      stage.passes.push_back(span);
+      continue;
+    }
+    const auto lane = std::find(timeline.lanes.begin(), timeline.lanes.end(), event.lane) - timeline.lanes.begin();
+    stage.beside[static_cast<std::size_t>(lane)].push_back(span);
+  }
+  const auto by_start = [](const Span& a, const Span& b) { return a.start < b.start; };
+  for (Timeline::Stage& stage : timeline.stages) {
+    std::stable_sort(stage.passes.begin(), stage.passes.end(), by_start);
+    stage.idle = idle_time(stage.passes, 0, timeline.end);
+    stage.passes = joined(stage.passes, timeline.end * 2e-3);
+    for (auto& lane : stage.beside) std::stable_sort(lane.begin(), lane.end(), by_start);
+  }
+  return timeline;
+}
+
+} // namespace foretrain::gui

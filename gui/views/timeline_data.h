@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/spec/layout.h"
+#include "gui/plot/gantt.h"
+#include "gui/plot/theme.h"
+#include "simulator/simulation.h"
+
+namespace foretrain::gui {
+
+/// What a box of the timeline shows, in the order of the legend.
+enum class PassKind { forward, backward, input, weight, recompute, step, transfer };
+inline constexpr std::array kPassKinds = {PassKind::forward,   PassKind::backward, PassKind::input,   PassKind::weight,
+                                          PassKind::recompute, PassKind::step,     PassKind::transfer};
+
+/// A simulation made ready for drawing: per stage its compute passes, its ops and its transfers per lane.
+struct Timeline {
+  struct Stage {
+    std::vector<Span> passes;              ///< compute, ops of a pass joined
+    double idle = 0;                       ///< s without compute
+    std::vector<std::vector<Span>> beside; ///< lanes of `lanes`
+  };
+  std::vector<Stage> stages;
+  std::vector<Lane> lanes; ///< beside compute, those in use
+  std::vector<bool> kinds; ///< in use, by PassKind
+  double end = 0;          ///< s
+};
+
+/// Unless the schedule splits backward passes, their parts (I, W, R) are shown as one.
+[[nodiscard]] Timeline timeline_of(const Simulation& simulation, bool splits_backward);
+[[nodiscard]] bool splits_backward(const Layout& layout);
+[[nodiscard]] QColor pass_color(const Theme& theme, int kind);
+[[nodiscard]] PassKind pass_of(const TimelineEvent& event);
+
+} // namespace foretrain::gui

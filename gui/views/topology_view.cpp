@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QPainter>
+#include <QVBoxLayout>
+
+#include "core/program/ranks.h"
+#include "gui/model/numbers.h"
+#include "gui/plot/chart.h"
+#include "gui/views/all.h"
+
+namespace foretrain::gui {
+namespace {
+
+constexpr int kMostNodes = 128; ///< drawn; the others are counted
+constexpr std::array kAxes = {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
+constexpr std::array kAxisNames = {"tp", "cp", "dp", "pp"};
+constexpr std::array kGroupsShown = {Group::tp, Group::cp, Group::data, Group::pp, Group::ep};
+constexpr std::array kGroupNames = {"tensor parallel", "context parallel", "data parallel", "pipeline", "expert parallel"};
+
+/// The cluster as boxes in boxes, a device a cell, coloured by its place on an axis; a click shows its groups.
+class TopologyView final : public View {
+public:
+  explicit TopologyView(ViewContext context) : View(context), chart_(new Chart(this)), color_(new QComboBox(this)), text_(new QLabel(this)) {
+    auto* layout = new QVBoxLayout(this);
+    layout->setContentsMargins(4, 4, 4, 4);
+    auto* bar = new QHBoxLayout;
+    auto* label = new QLabel(QStringLiteral("colour by"), this);
+    label->setBuddy(color_);
+    for (const char* name : kAxisNames) color_->addItem(QString::fromLatin1(name));
+    color_->setCurrentIndex(3);
+    color_->setAccessibleName(QStringLiteral("Colour by"));
+    bar->addWidget(label);
+    bar->addWidget(color_);
+    bar->addWidget(text_, 1);
+    layout->addLayout(bar);
+    layout->addWidget(chart_, 1);
+    setFocusProxy(chart_);
+    chart_->setAccessibleName(QStringLiteral("Cluster and groups"));
+    chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_devices(p, f); };
+    chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_groups(p, f); };
+    connect(color_, &QComboBox::currentIndexChanged, this, [this] { chart_->redraw(); });
+    chart_->clicked = [this](QPointF at, Qt::KeyboardModifiers) {
+      rank_ = rank_at(at);
+      show_text();
+      chart_->redraw_highlights();
+    };
+    chart_->hovered = [this](QPointF at) {
+      hover_ = rank_at(at);
+      chart_->redraw_highlights();
+    };
+    chart_->left = [this] {
+      hover_ = -1;
+      chart_->redraw_highlights();
+    };
+  }
+
+  void set_theme(const Theme& theme) override {
+    chart_->set_theme(theme);
+    View::set_theme(theme);
+  }
+  void fit() override { chart_->fit(); }
+  void paint_to(QPaintDevice& device, QSize size) override {
+    resize(size);
+    flush();
+    chart_->paint_to(device, size);
+  }
+  [[nodiscard]] std::string csv() override {
+    std::string text = "rank,node,tp,cp,dp,pp\n";
+    for (int rank = 0; rank < mesh_.world(); ++rank) {
+      text += std::to_string(rank) + "," + std::to_string(rank / per_node_);
+      for (const Axis axis : kAxes) text += "," + std::to_string(mesh_.coordinate(rank, axis));
+      text += "\n";
+    }
+    return text;
+  }
+  [[nodiscard]] QVariantMap state() const override { return {{"color", color_->currentIndex()}}; }
+  void restore(const QVariantMap& state) override {
+    if (state.contains("color")) color_->setCurrentIndex(std::clamp(state["color"].toInt(), 0, 3));
+  }
+
+protected:
+  void refresh(Changes changes) override {
+    if ((changes & (kSelectionChanged | kRowsChanged)) == 0) return;
+    const int row = session().current();
+    ready_ = row >= 0 && session().rows()[static_cast<std::size_t>(row)].layout.world() == device_count(session().results().study.cluster);
+    chart_->set_message(ready_ ? QString() : row >= 0 ? QStringLiteral("This layout is not for as many devices as the cluster has") : QStringLiteral("Select a layout to see where its ranks lie"));
+    if (ready_) {
+      const ClusterSpec& cluster = session().results().study.cluster;
+      std::vector<int> fanouts;
+      for (const TierSpec& tier : cluster.tiers) fanouts.push_back(tier.fanout);
+      mesh_ = Mesh(session().rows()[static_cast<std::size_t>(row)].layout, fanouts);
+      per_node_ = std::max(1, devices_per_node(cluster));
+      nodes_ = (mesh_.world() + per_node_ - 1) / per_node_;
+      drawn_ = std::min(nodes_, kMostNodes);
+      columns_ = std::max(1, static_cast<int>(std::ceil(std::sqrt(double(drawn_) * 1.8))));
+      rank_ = rank_ >= mesh_.world() ? 0 : std::max(0, rank_);
+      cell_columns_ = std::max(1, static_cast<int>(std::ceil(std::sqrt(double(per_node_) * 1.6))));
+      const int lines = (drawn_ + columns_ - 1) / columns_;
+      AxisLook axis;
+      axis.visible = false;
+      AxisLook down = axis;
+      down.reversed = true;
+      chart_->set_axes(axis, down);
+      chart_->set_extent(-0.05, columns_ + 0.05, -0.05, lines + 0.15);
+    }
+    show_text();
+    chart_->redraw();
+    chart_->redraw_highlights();
+  }
+
+private:
+  void show_text() {
+    if (!ready_) return text_->clear();
+    QString text = QStringLiteral("rank %1: node %2").arg(rank_).arg(rank_ / per_node_);
+    for (std::size_t i = 0; i < kAxes.size(); ++i) text += QStringLiteral(", %1 %2").arg(QString::fromLatin1(kAxisNames[i])).arg(mesh_.coordinate(rank_, kAxes[i]));
+    if (nodes_ > drawn_) text += QStringLiteral("   (%1 more nodes are alike)").arg(nodes_ - drawn_);
+    text_->setText(text);
+    chart_->setAccessibleDescription(text);
+  }
+
+  [[nodiscard]] QRectF node_box(int node) const { return {node % columns_ + 0.04, node / columns_ + 0.04, 0.92, 0.92}; }
+  [[nodiscard]] QRectF cell(int rank) const {
+    const QRectF node = node_box(rank / per_node_);
+    const int lines = (per_node_ + cell_columns_ - 1) / cell_columns_;
+    const int at = rank % per_node_;
+    const double w = node.width() / (cell_columns_ + 0.4);
+    const double h = node.height() * 0.82 / lines;
+    return {node.left() + (at % cell_columns_ + 0.25) * w, node.top() + node.height() * 0.15 + (at / cell_columns_) * h, w * 0.9, h * 0.86};
+  }
+  static QRectF pixels(const Frame& frame, const QRectF& box) { return QRectF(frame.at(box.left(), box.top()), frame.at(box.right(), box.bottom())).normalized(); }
+
+  [[nodiscard]] int rank_at(QPointF pixel) const {
+    if (!ready_) return -1;
+    const QPointF value = chart_->value_at(pixel);
+    const int node = static_cast<int>(std::floor(value.y())) * columns_ + static_cast<int>(std::floor(value.x()));
+    if (value.x() < 0 || value.x() >= columns_ || value.y() < 0 || node >= drawn_) return -1;
+    for (int rank = node * per_node_; rank < std::min((node + 1) * per_node_, mesh_.world()); ++rank)
+      if (cell(rank).contains(value)) return rank;
+    return -1;
+  }
+
+  void paint_devices(QPainter& painter, const Frame& frame) {
+    if (!ready_) return;
+    painter.setClipRect(frame.area);
+    const QFontMetricsF metrics(painter.font());
+    const Axis axis = kAxes[static_cast<std::size_t>(color_->currentIndex())];
+    const int degree = mesh_.degree(axis);
+    for (int node = 0; node < drawn_; ++node) {
+      const QRectF box = pixels(frame, node_box(node));
+      painter.setPen(QPen(theme().line, 0));
+      painter.setBrush(theme().window);
+      painter.drawRoundedRect(box, 4, 4);
+      const QString name = QStringLiteral("node %1").arg(node);
+      if (box.height() * 0.15 > metrics.height() * 0.8 && box.width() > metrics.horizontalAdvance(name) + 8) {
+        painter.setPen(theme().muted);
+        painter.drawText(QPointF(box.left() + 6, box.top() + metrics.ascent() + 1), name);
+      }
+      for (int rank = node * per_node_; rank < std::min((node + 1) * per_node_, mesh_.world()); ++rank) {
+        const QRectF device = pixels(frame, cell(rank));
+        const int place = mesh_.coordinate(rank, axis);
+        const QColor fill = degree <= 8 ? theme().series[static_cast<std::size_t>(place)] : gradient(theme(), double(place) / std::max(1, degree - 1));
+        painter.fillRect(device, fill);
+        const QString text = QString::number(place);
+        if (device.width() < metrics.horizontalAdvance(text) + 4 || device.height() < metrics.ascent()) continue;
+        painter.setPen(text_on(fill));
+        painter.drawText(device, Qt::AlignCenter, text);
+      }
+    }
+    painter.setClipping(false);
+  }
+
+  void paint_groups(QPainter& painter, const Frame& frame) {
+    if (!ready_ || rank_ < 0) return;
+    painter.setClipRect(frame.area);
+    painter.setBrush(Qt::NoBrush);
+    double inset = 0;
+    double y = frame.area.bottom() - 4;
+    const int last = drawn_ * per_node_;
+    for (std::size_t i = 0; i < kGroupsShown.size(); ++i) {
+      const Group group = kGroupsShown[i];
+      if (mesh_.size(group) < 2) continue;
+      const QColor color = i == 2 ? theme().good : i == 3 ? theme().bad : i == 0 ? theme().text : theme().accent;
+      painter.setPen(QPen(color, 2, i == 1 || i == 4 ? Qt::DashLine : Qt::SolidLine));
+      for (const int member : mesh_.members(group, rank_))
+        if (member < last) painter.drawRect(pixels(frame, cell(member)).adjusted(-inset, -inset, inset, inset));
+      const GroupShape& shape = mesh_.shape(group);
+      painter.drawText(QPointF(frame.area.left() + 6, y), QStringLiteral("%1: %2 ranks, %3 per node on %4 nodes").arg(QString::fromLatin1(kGroupNames[i])).arg(shape.size).arg(shape.per_node()).arg(shape.nodes()));
+      y -= QFontMetricsF(painter.font()).height();
+      inset += 1.5;
+    }
+    if (hover_ >= 0) {
+      painter.setPen(QPen(theme().accent, 3));
+      painter.drawRect(pixels(frame, cell(hover_)));
+    }
+    painter.setClipping(false);
+  }
+
+  Chart* chart_;
+  QComboBox* color_;
+  QLabel* text_;
+  Mesh mesh_;
+  bool ready_ = false;
+  int per_node_ = 1;
+  int nodes_ = 0;
+  int drawn_ = 0;
+  int columns_ = 1;
+  int cell_columns_ = 1;
+  int rank_ = 0;
+  int hover_ = -1;
+};
+
+} // namespace
+
+std::unique_ptr<View> make_topology_view(ViewContext context) {
+  return std::make_unique<TopologyView>(context);
+}
+
+} // namespace foretrain::gui

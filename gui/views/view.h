@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <QVariantMap>
+#include <QWidget>
+
+#include "gui/model/session.h"
+#include "gui/plot/theme.h"
+
+class QMenu;
+class QPaintDevice;
+
+namespace foretrain::gui {
+
+class CommandRegistry;
+
+struct ViewContext {
+  Session& session;
+  CommandRegistry& commands;
+};
+
+/// One way to look at the session. Changes reach a view while it is visible; those it missed, when it is shown.
+class View : public QWidget {
+public:
+  explicit View(ViewContext context, QWidget* parent = nullptr);
+  ~View() override;
+
+  /// Takes the session's state over, whether or not the view is visible.
+  void flush();
+  virtual void set_theme(const Theme& theme);
+  [[nodiscard]] const Theme& theme() const { return *theme_; }
+
+  /// What the view shows, as a table.
+  [[nodiscard]] virtual std::string csv() = 0;
+  /// What it shows, as vectors.
+  virtual void paint_to(QPaintDevice& device, QSize size);
+  virtual void fit() {}            ///< shows all
+  virtual void frame_selection() {} ///< shows the selection
+  /// What to bring back at the next start.
+  [[nodiscard]] virtual QVariantMap state() const { return {}; }
+  virtual void restore(const QVariantMap& /*state*/) {}
+
+protected:
+  virtual void refresh(Changes changes) = 0;
+  void showEvent(QShowEvent* event) override;
+  [[nodiscard]] Session& session() const { return context_.session; }
+  [[nodiscard]] CommandRegistry& commands() const { return context_.commands; }
+  /// A row's number and layout in one line.
+  [[nodiscard]] QString row_title(int row) const;
+  /// Commands by id, as a menu; "-" is a line.
+  void show_menu(std::span<const char* const> ids, QPoint global);
+
+private:
+  ViewContext context_;
+  const Theme* theme_ = &light_theme();
+  Changes missed_ = kEverything;
+  int observer_ = 0;
+};
+
+/// An entry of the catalogue of views.
+struct ViewEntry {
+  const char* id;    ///< "pareto": in --view and in files
+  const char* title; ///< of its tab
+  const char* help;  ///< what one looks at
+  std::unique_ptr<View> (*make)(ViewContext context);
+};
+
+/// All views, in the order of their tabs; the table is first.
+[[nodiscard]] std::span<const ViewEntry> views();
+[[nodiscard]] const ViewEntry* find_view(std::string_view id);
+
+[[nodiscard]] inline QString text_of(std::string_view text) {
+  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size()));
+}
+/// A value of a CSV file, quoted where that is needed.
+[[nodiscard]] std::string csv_text(const std::string& text);
+
+} // namespace foretrain::gui

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <benchmark/benchmark.h>
+
+#include <QApplication>
+#include <QImage>
+
+#include "gui/model/commands.h"
+#include "gui/plot/gantt.h"
+#include "gui/views/view.h"
+#include "tests/gui/fixtures.h"
+
+/// What a person waits for, at 100,000 candidates. Budgets: a filter 50 ms, a hover 16 ms, a frame 33 ms, opening 1 s.
+namespace foretrain::gui {
+namespace {
+
+constexpr int kMany = 100'000;
+
+void change_a_filter(benchmark::State& state) {
+  Session session(test::environment());
+  session.set_results(test::made_up_results(kMany));
+  int i = 0;
+  for (auto _ : state)
+    if (!session.set_chip({Chip::Kind::expression, "", ++i % 2 == 0 ? "tp <= 4 and memory_gib < 60" : "tp <= 2"})) state.SkipWithError("the filter was refused");
+}
+BENCHMARK(change_a_filter)->Unit(benchmark::kMillisecond);
+
+void sort_by_two_keys(benchmark::State& state) {
+  const auto results = test::made_up_results(kMany);
+  for (auto _ : state) benchmark::DoNotOptimize(shown_rows(*results, {}, {{"tp", true}, {"memory_gib", false}}));
+}
+BENCHMARK(sort_by_two_keys)->Unit(benchmark::kMillisecond);
+
+/// A whole frame of a view with every layout in it.
+void paint(benchmark::State& state, const char* id) {
+  Session session(test::environment());
+  session.set_waiting(true);
+  session.set_results(test::made_up_results(kMany));
+  session.select({0});
+  CommandRegistry commands;
+  const auto view = find_view(id)->make({session, commands});
+  view->resize(1200, 700);
+  view->show();
+  QApplication::processEvents();
+  for (auto _ : state) benchmark::DoNotOptimize(view->grab());
+}
+BENCHMARK_CAPTURE(paint, table, "table")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, pareto, "pareto")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, parallel, "parallel")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, memory, "memory")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, timeline, "timeline")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, topology, "topology")->Unit(benchmark::kMillisecond);
+
+void hover(benchmark::State& state, const char* id) {
+  Session session(test::environment());
+  session.set_results(test::made_up_results(kMany));
+  CommandRegistry commands;
+  const auto view = find_view(id)->make({session, commands});
+  view->resize(1200, 700);
+  view->show();
+  QApplication::processEvents();
+  int row = 0;
+  for (auto _ : state) session.set_hover(row = (row + 7919) % kMany);
+}
+BENCHMARK_CAPTURE(hover, table, "table")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(hover, pareto, "pareto")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(hover, parallel, "parallel")->Unit(benchmark::kMillisecond);
+
+void visible_boxes_of_64_lanes(benchmark::State& state) {
+  std::vector<Span> lane;
+  for (int i = 0; i < 10'000; ++i) lane.push_back({i * 1e-3, i * 1e-3 + 9e-4, i % 2, i, i});
+  for (auto _ : state)
+    for (int row = 0; row < 64; ++row) benchmark::DoNotOptimize(visible_boxes(lane, 0, 10, 10.0 / 1600));
+}
+BENCHMARK(visible_boxes_of_64_lanes)->Unit(benchmark::kMillisecond);
+
+void open_a_session(benchmark::State& state) {
+  const test::Folder folder;
+  const auto path = folder / "many.foretrain";
+  {
+    Session session(test::environment());
+    session.set_results(test::made_up_results(kMany));
+    if (!session.save_as(path)) state.SkipWithError("the session was not written");
+    while (session.saving()) session.poll();
+  }
+  double first = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    Session session(test::environment());
+    if (!session.open_file(path)) state.SkipWithError("the session was not opened");
+    while (session.rows().empty()) session.poll();
+    first = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    while (session.loading()) session.poll();
+  }
+  state.counters["first_rows_s"] = first;
+}
+BENCHMARK(open_a_session)->Unit(benchmark::kMillisecond)->Iterations(1);
+
+void stop_a_search(benchmark::State& state) {
+  for (auto _ : state) {
+    state.PauseTiming();
+    Session session(test::environment());
+    session.open_study(test::small_document(), "open");
+    session.start_search();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    state.ResumeTiming();
+    session.stop_search();
+    while (session.searching()) session.poll();
+  }
+}
+BENCHMARK(stop_a_search)->Unit(benchmark::kMillisecond)->Iterations(5);
+
+} // namespace
+} // namespace foretrain::gui
+
+int main(int argc, char** argv) {
+  qputenv("QT_QPA_PLATFORM", "offscreen");
+  QApplication::setStyle(QStringLiteral("fusion"));
+  QApplication app(argc, argv);
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

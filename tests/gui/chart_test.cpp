@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QTest>
+
+#include "gui/plot/chart.h"
+#include "gui/plot/theme.h"
+
+namespace foretrain::gui {
+namespace {
+
+TEST(Theme, TextReadsOnEverythingBehindIt) {
+  constexpr double kReadable = 4.5; // WCAG 2.1, level AA
+  for (const Theme* theme : {&light_theme(), &dark_theme()}) {
+    for (const QColor& back : {theme->window, theme->base, theme->raised, theme->selected, theme->hovered, theme->warning})
+      EXPECT_GE(contrast(theme->text, back), kReadable) << back.name().toStdString();
+    for (const QColor& back : {theme->window, theme->base}) {
+      EXPECT_GE(contrast(theme->muted, back), kReadable) << back.name().toStdString();
+      EXPECT_GE(contrast(theme->bad, back), kReadable);
+      EXPECT_GE(contrast(theme->good, back), kReadable);
+      EXPECT_GE(contrast(theme->accent, back), kReadable);
+    }
+    EXPECT_GE(contrast(theme->on_accent, theme->accent), kReadable);
+    for (const QColor& fill : theme->series) EXPECT_GE(contrast(text_on(fill), fill), kReadable) << fill.name().toStdString();
+  }
+}
+
+TEST(Theme, PartsDifferInColour) {
+  for (const Theme* theme : {&light_theme(), &dark_theme()})
+    for (int a = 0; a < kMemoryParts; ++a)
+      for (int b = 0; b < a; ++b) EXPECT_NE(color_of(*theme, static_cast<MemoryPart>(a)), color_of(*theme, static_cast<MemoryPart>(b)));
+}
+
+class Charts : public testing::Test {
+protected:
+  void SetUp() override {
+    chart.resize(600, 400);
+    chart.set_axes({}, {});
+    chart.set_extent(0, 10, 0, 100);
+    chart.show();
+    QApplication::processEvents();
+  }
+  Chart chart;
+};
+
+TEST_F(Charts, PixelsAndValuesAgree) {
+  const Frame frame = chart.frame();
+  for (const QPointF value : {QPointF(1, 5), QPointF(9, 95), QPointF(5, 50)}) {
+    const QPointF back = chart.value_at(frame.at(value.x(), value.y()));
+    EXPECT_NEAR(back.x(), value.x(), 1e-9);
+    EXPECT_NEAR(back.y(), value.y(), 1e-9);
+  }
+}
+
+TEST_F(Charts, ZoomKeepsTheValueUnderThePointer) {
+  const QPointF pixel = chart.frame().area.center() + QPointF(40, -30);
+  const QPointF before = chart.value_at(pixel);
+  chart.zoom(0.5, pixel);
+  EXPECT_NEAR(chart.value_at(pixel).x(), before.x(), 1e-9);
+  EXPECT_NEAR(chart.value_at(pixel).y(), before.y(), 1e-9);
+  EXPECT_NEAR(chart.frame().shown.width(), 5, 1e-9);
+  chart.fit();
+  EXPECT_NEAR(chart.frame().shown.width(), 10, 1e-9);
+}
+
+TEST_F(Charts, NewDataLeaveTheZoomAlone) {
+  chart.zoom(0.5, chart.frame().area.center());
+  chart.set_extent(0, 20, 0, 100);
+  EXPECT_NEAR(chart.frame().shown.width(), 5, 1e-9);
+  QWidget* plot = chart.focusProxy();
+  QTest::keyClick(plot, Qt::Key_0);
+  EXPECT_NEAR(chart.frame().shown.width(), 20, 1e-9);
+}
+
+TEST_F(Charts, TellsClicksFromDrags) {
+  int clicks = 0;
+  QRectF box;
+  chart.clicked = [&](QPointF, Qt::KeyboardModifiers) { ++clicks; };
+  chart.boxed = [&](QRectF pixels, Qt::KeyboardModifiers) { box = pixels; };
+  chart.set_drag(Chart::Drag::box);
+  QWidget* plot = chart.focusProxy();
+  QTest::mouseClick(plot, Qt::LeftButton, {}, QPoint(200, 200));
+  EXPECT_EQ(clicks, 1);
+  QTest::mousePress(plot, Qt::LeftButton, {}, QPoint(200, 200));
+  QTest::mouseMove(plot, QPoint(260, 250));
+  QTest::mouseRelease(plot, Qt::LeftButton, {}, QPoint(260, 250));
+  EXPECT_EQ(clicks, 1);
+  EXPECT_EQ(box, QRectF(200, 200, 60, 50));
+}
+
+} // namespace
+} // namespace foretrain::gui

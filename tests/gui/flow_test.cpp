@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include <QClipboard>
+#include <QDragEnterEvent>
+#include <QDropEvent>
+#include <QMimeData>
+#include <QPushButton>
+#include <QTest>
+#include <QUndoStack>
+
+#include "gui/views/view.h"
+#include "tests/gui/window.h"
+
+/// What a person does, through the commands.
+namespace foretrain::gui {
+namespace {
+
+using test::Window;
+
+QAbstractButton* button(QWidget& in, const char* text) {
+  for (auto* found : in.findChildren<QAbstractButton*>())
+    if (found->text() == QString::fromUtf8(text) && found->isVisible()) return found;
+  return nullptr;
+}
+
+TEST(Flow, ThreeClicksFromTheStartToARankedList) {
+  Window w;
+  QAbstractButton* example = button(*w.window, "Llama 3 8B on one node");
+  ASSERT_NE(example, nullptr);
+  QTest::mouseClick(example, Qt::LeftButton);
+  QAbstractButton* search = button(*w.window, "Search");
+  ASSERT_NE(search, nullptr);
+  QTest::mouseClick(search, Qt::LeftButton);
+  ASSERT_TRUE(w.wait([&] { return !w->session().searching(); }));
+  EXPECT_GT(w->session().rows().size(), 10U);
+  EXPECT_TRUE(w->view("table")->isVisible());
+}
+
+TEST(Flow, FilterPinUndoExport) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(200));
+  w->session().select({0});
+  ASSERT_TRUE(w->session().set_chip({Chip::Kind::expression, "", "tp >= 4"}));
+  EXPECT_TRUE(w->commands().run("row.pin"));
+  EXPECT_TRUE(w->session().pinned(0));
+  EXPECT_EQ(w->undo_stack().undoText().toStdString(), "pin #1");
+  EXPECT_TRUE(w->commands().run("edit.undo"));
+  EXPECT_TRUE(w->commands().run("edit.undo"));
+  EXPECT_FALSE(w->session().pinned(0));
+  EXPECT_EQ(w->session().shown().size(), 200U);
+  EXPECT_TRUE(w->commands().run("edit.redo"));
+  EXPECT_LT(w->session().shown().size(), 200U);
+  const std::string file = (w.folder / "out.svg").string();
+  w->ask.save = [&](const QString&, const QString&, const QString&) { return QString::fromStdString(file); };
+  EXPECT_TRUE(w->commands().run("file.export"));
+  EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+TEST(Flow, CopiesACommand) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(5));
+  w->session().select({1});
+  EXPECT_TRUE(w->commands().run("row.copy-command"));
+  EXPECT_TRUE(QGuiApplication::clipboard()->text().contains(QStringLiteral("predict /dev/stdin <<'END'")));
+  EXPECT_TRUE(w->commands().run("row.copy-cells"));
+  EXPECT_TRUE(QGuiApplication::clipboard()->text().startsWith(QStringLiteral("rank\t")));
+}
+
+TEST(Flow, QuitAndStartSameFile) {
+  Window w;
+  const std::string file = (w.folder / "s.foretrain").string();
+  w->ask.save = [&](const QString&, const QString&, const QString&) { return QString::fromStdString(file); };
+  w->session().open_study(test::small_document(), "open");
+  EXPECT_TRUE(w->commands().run("search.start"));
+  ASSERT_TRUE(w.wait([&] { return !w->session().searching(); }));
+  const std::size_t rows = w->session().rows().size();
+  EXPECT_TRUE(w->commands().run("file.save-as"));
+  ASSERT_TRUE(w.wait([&] { return !w->session().saving(); }));
+  ASSERT_TRUE(w->session().set_chip({Chip::Kind::column, "tp", "2"}));
+  w->show_view("memory");
+  w->set_theme(QStringLiteral("dark"));
+  w->close();
+  w.window = w.make();
+  w->open(QString::fromStdString(file));
+  ASSERT_TRUE(w.wait([&] { return !w->session().loading(); }));
+  EXPECT_EQ(w->session().rows().size(), rows);
+  EXPECT_EQ(w->session().edits().chips.size(), 1U);
+  EXPECT_TRUE(w->view("memory")->isVisible()) << "the tab of before";
+  EXPECT_TRUE(w->view("table")->theme().dark);
+}
+
+TEST(Flow, ClosesWhileSearching) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  EXPECT_TRUE(w->commands().run("search.start"));
+  w->close();
+  EXPECT_FALSE(w->session().searching());
+}
+
+TEST(Flow, OpeningAnotherFileWhileSearchingDropsTheFirst) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  EXPECT_TRUE(w->commands().run("search.start"));
+  w->commands().run("file.new");
+  EXPECT_FALSE(w->session().searching());
+  QTest::qWait(50);
+  EXPECT_TRUE(w->session().rows().empty()) << "results of the study before have arrived";
+}
+
+TEST(Flow, WrongFilesSayWhyWithoutABox) {
+  Window w;
+  std::ofstream(w.folder / "x.json") << "{\"a\": 1}";
+  w->open(QString::fromStdString((w.folder / "x.json").string()));
+  ASSERT_FALSE(w->session().problems().empty());
+  EXPECT_NE(w->session().problems().back().message.find("neither a session nor a study"), std::string::npos);
+  w->open(QStringLiteral("/no/such/file.json"));
+  EXPECT_EQ(w->session().problems().size(), 2U);
+}
+
+void drop(QWidget& on, const char* file) {
+  QMimeData data;
+  data.setUrls({QUrl::fromLocalFile(QString::fromUtf8(file))});
+  QDragEnterEvent enter(QPoint(10, 10), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+  QApplication::sendEvent(&on, &enter);
+  EXPECT_TRUE(enter.isAccepted()) << file;
+  QDropEvent event(QPointF(10, 10), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
+  QApplication::sendEvent(&on, &event);
+}
+
+TEST(Flow, DropsOpen) {
+  Window w;
+  drop(*w.window, FORETRAIN_SOURCE_DIR "/tests/gui/small_study.json");
+  ASSERT_TRUE(w->session().study());
+  EXPECT_EQ(w->session().study()->job.global_batch, 32);
+  drop(*w.window, FORETRAIN_SOURCE_DIR "/tests/core/spec/configs/qwen3-8b.json");
+  ASSERT_TRUE(w->session().study()) << w->session().problems().front().message;
+  EXPECT_EQ(w->session().study()->model.layers, 36); // Qwen3-8B's config.json: num_hidden_layers
+}
+
+TEST(Commands, OfTheWindowHaveTitlesAndKeysOfTheirOwn) {
+  Window w;
+  std::map<std::string, std::string> keys;
+  for (const Command& command : w->commands().all()) {
+    EXPECT_FALSE(command.title.empty()) << command.id;
+    if (command.key.empty()) continue;
+    EXPECT_TRUE(keys.emplace(command.key, command.id).second) << command.key << " is on " << command.id << " and " << keys[command.key];
+  }
+  EXPECT_GT(keys.size(), 20U);
+}
+
+} // namespace
+} // namespace foretrain::gui

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <gtest/gtest.h>
+
+#include "gui/plot/gantt.h"
+
+namespace foretrain::gui {
+namespace {
+
+std::vector<Span> even_lane(int count, double length, double gap) {
+  std::vector<Span> lane;
+  for (int i = 0; i < count; ++i) lane.push_back({i * (length + gap), i * (length + gap) + length, i % 2, i, i});
+  return lane;
+}
+
+TEST(Gantt, ShowsWhatIsInTheWindow) {
+  const auto lane = even_lane(10, 1, 0.5);
+  const auto boxes = visible_boxes(lane, 3.2, 6.1, 0.01); // spans 2 (3 … 4), 3 (4.5 … 5.5), 4 (6 … 7)
+  ASSERT_EQ(boxes.size(), 3U);
+  EXPECT_EQ(boxes.front().source, 2);
+  EXPECT_EQ(boxes.back().source, 4);
+}
+
+TEST(Gantt, MergesWhatIsNarrowerThanAPixel) {
+  const auto lane = even_lane(100'000, 1e-4, 1e-5);
+  const auto boxes = visible_boxes(lane, 0, 11, 0.01);
+  EXPECT_LE(boxes.size(), 300U); // of up to four pixels each
+  EXPECT_EQ(boxes.front().source, -1);
+  EXPECT_NEAR(boxes.front().shares[0], 0.5, 0.02) << "every second span is of kind 0";
+}
+
+TEST(Gantt, KeepsGapsOfAPixelAndMore) {
+  std::vector<Span> lane = {{0, 0.001, 0, 0, 0}, {0.002, 0.003, 0, 1, 1}, {1, 1.001, 0, 2, 2}};
+  EXPECT_EQ(visible_boxes(lane, 0, 2, 0.01).size(), 2U);
+}
+
+TEST(Gantt, FindsTheSpanUnderThePointer) {
+  const auto lane = even_lane(10, 1, 0.5);
+  EXPECT_EQ(span_at(lane, 3.5), 2);
+  EXPECT_EQ(span_at(lane, 4.2), -1);
+  EXPECT_EQ(span_at(lane, -1), -1);
+  EXPECT_EQ(span_at(lane, 99), -1);
+}
+
+TEST(Gantt, AddsGapsUp) {
+  EXPECT_DOUBLE_EQ(idle_time(even_lane(4, 1, 0.5), 0, 6), 2);
+  EXPECT_DOUBLE_EQ(idle_time({}, 0, 6), 6);
+}
+
+TEST(Gantt, JoinsTheOpsOfAPass) {
+  const std::vector<Span> ops = {{0, 1, 0, 0, 0}, {1, 2, 0, 0, 1}, {2, 3, 1, 0, 2}, {3, 4, 1, 1, 3}, {5, 6, 1, 1, 4}};
+  const auto passes = joined(ops, 0.1);
+  ASSERT_EQ(passes.size(), 4U);
+  EXPECT_DOUBLE_EQ(passes.front().end, 2);
+}
+
+} // namespace
+} // namespace foretrain::gui

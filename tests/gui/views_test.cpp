@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include <QApplication>
+#include <QImage>
+
+#include "gui/app/export.h"
+#include "gui/model/commands.h"
+#include "gui/views/view.h"
+#include "tests/gui/fixtures.h"
+
+/// What every view of the catalogue owes the others.
+namespace foretrain::gui {
+namespace {
+
+/// Whether a picture has more than one colour.
+bool shows_something(const QImage& image) {
+  const QRgb first = image.pixel(0, 0);
+  for (int y = 0; y < image.height(); y += 3)
+    for (int x = 0; x < image.width(); x += 3)
+      if (image.pixel(x, y) != first) return true;
+  return false;
+}
+
+class Views : public testing::TestWithParam<ViewEntry> {
+protected:
+  void fill(int rows) {
+    // Accuracy starts a program when an export waits for it: its own test covers that.
+    session.set_waiting(std::string_view(GetParam().id) != "accuracy");
+    if (rows > 0) {
+      session.set_results(test::made_up_results(rows));
+      session.select({0});
+    }
+    view = GetParam().make({session, commands});
+    view->flush();
+  }
+  QImage picture(QSize size) {
+    QImage image(size, QImage::Format_ARGB32_Premultiplied);
+    image.fill(Qt::transparent);
+    view->paint_to(image, size);
+    return image;
+  }
+  Session session{test::environment()};
+  CommandRegistry commands;
+  std::unique_ptr<View> view;
+};
+
+TEST_P(Views, HaveIdTitleAndHelp) {
+  EXPECT_GT(std::string_view(GetParam().id).size(), 2U);
+  EXPECT_GT(std::string_view(GetParam().title).size(), 2U);
+  EXPECT_GT(std::string_view(GetParam().help).size(), 30U);
+  EXPECT_EQ(find_view(GetParam().id)->title, GetParam().title);
+}
+
+TEST_P(Views, PaintWithoutResultsAndSmall) {
+  fill(0);
+  EXPECT_TRUE(shows_something(picture({600, 300})));
+  (void)picture({100, 80});
+}
+
+TEST_P(Views, PaintOneAndManyLayouts) {
+  fill(1);
+  EXPECT_TRUE(shows_something(picture({800, 500})));
+  session.set_results(test::made_up_results(300));
+  session.select({2, 3, 4});
+  view->flush();
+  EXPECT_TRUE(shows_something(picture({4000, 2000})));
+}
+
+TEST_P(Views, PaintAHundredThousandLayouts) {
+  fill(100'000);
+  EXPECT_TRUE(shows_something(picture({1200, 700})));
+}
+
+TEST_P(Views, AreReachedByKeyboardAndNamed) {
+  fill(5);
+  const QWidget* proxy = view->focusProxy();
+  ASSERT_NE(proxy, nullptr) << "the focus has to go somewhere";
+  while (proxy->focusProxy()) proxy = proxy->focusProxy();
+  EXPECT_NE(proxy->focusPolicy() & Qt::TabFocus, 0);
+  EXPECT_FALSE(view->focusProxy()->accessibleName().isEmpty() && static_cast<const QWidget*>(view->focusProxy())->property("text").toString().isEmpty());
+}
+
+TEST_P(Views, BringTheirStateBack) {
+  fill(50);
+  const QVariantMap state = view->state();
+  const auto other = GetParam().make({session, commands});
+  other->restore(state);
+  EXPECT_EQ(other->state(), state);
+}
+
+TEST_P(Views, ExportTablesAndVectors) {
+  fill(50);
+  const test::Folder folder;
+  const std::string csv = view->csv();
+  EXPECT_NE(csv.find(','), std::string::npos);
+  EXPECT_EQ(csv.back(), '\n');
+  for (const std::string& kind : export_kinds()) {
+    const std::string file = (folder / ("view." + kind).c_str()).string();
+    const auto written = export_view(*view, file, {700, 420}, 1);
+    ASSERT_TRUE(written) << to_string(written.error());
+    EXPECT_GT(std::filesystem::file_size(file), 20U) << kind;
+  }
+  EXPECT_FALSE(export_view(*view, (folder / "view.gif").string(), {700, 420}, 1));
+  EXPECT_FALSE(export_view(*view, "/proc/nowhere/view.png", {700, 420}, 1));
+}
+
+TEST_P(Views, DifferBetweenThemes) {
+  fill(20);
+  view->set_theme(light_theme());
+  const QImage light = picture({500, 300});
+  view->set_theme(dark_theme());
+  view->setPalette(palette_of(dark_theme()));
+  EXPECT_NE(picture({500, 300}), light);
+}
+
+TEST_P(Views, TakeEveryChange) {
+  fill(30);
+  view->resize(600, 400);
+  view->show();
+  QApplication::processEvents();
+  session.set_hover(3);
+  session.select({5, 6});
+  session.toggle_pin(5);
+  session.set_baseline(6);
+  ASSERT_TRUE(session.set_chip({Chip::Kind::column, "tp", "<4"}));
+  session.set_results(test::made_up_results(3));
+  session.set_results(std::make_shared<Results>());
+  view->fit();
+  view->frame_selection();
+  QApplication::processEvents();
+}
+
+std::string name_of_view(const testing::TestParamInfo<ViewEntry>& info) {
+  return info.param.id;
+}
+
+std::vector<ViewEntry> all_views() {
+  return {views().begin(), views().end()};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Views, testing::ValuesIn(all_views()), name_of_view);
+
+TEST(ViewCatalogue, HasTheViewsOfTheCommandLine) {
+  for (const char* id : {"table", "pareto", "parallel", "memory", "timeline", "topology", "waterfall", "rejections", "compare", "measured", "accuracy"})
+    EXPECT_NE(find_view(id), nullptr) << id;
+  EXPECT_EQ(find_view("nothing"), nullptr);
+}
+
+} // namespace
+} // namespace foretrain::gui
