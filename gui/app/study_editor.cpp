@@ -144,13 +144,17 @@ void StudyEditor::rebuild() {
       bold.setBold(true);
       item->setFont(0, bold);
       parents.push_back(item);
-      item->setExpanded(field.pointer != "/space" && field.depth == 0);
       continue;
     }
     item->setFlags(item->flags() | Qt::ItemIsEditable);
     item->setText(1, QString::fromStdString(field.value.value_or(field.inherited)));
     if (!field.value) item->setForeground(1, theme_->muted);
     if (item->text(0) == current) tree_->setCurrentItem(item);
+  }
+  constexpr int kLong = 16; // what a preset gave, written out, starts closed
+  for (int i = 0; i < tree_->topLevelItemCount(); ++i) {
+    QTreeWidgetItem* item = tree_->topLevelItem(i);
+    item->setExpanded(item->childCount() <= kLong && item->text(0) != QStringLiteral("space"));
   }
   filling_ = false;
   filter(search_->text());

@@ -106,8 +106,7 @@ void add_commands(MainWindow& w) {
          }});
 
   c.add({"row.pin", "Layout", "Pin", "Space", [&s] { s.toggle_pin(s.current()); }, has_row});
-  c.add({"row.baseline", "Layout", "Set as baseline", "B", [&s] { s.set_baseline(s.current()); }, has_row,
-         [&s] { return s.current() >= 0 && s.current() == s.baseline(); }});
+  c.add({"row.baseline", "Layout", "Set as baseline", "B", [&s] { s.set_baseline(s.current()); }, has_row});
   c.add({"row.compare", "Layout", "Compare pinned", "C", [&w] { w.compare(); }, has_row});
   c.add({"row.next", "Layout", "Next layout", "J", [&s] { s.step_selection(1); }, [&s] { return !s.shown().empty(); }});
   c.add({"row.previous", "Layout", "Previous layout", "K", [&s] { s.step_selection(-1); }, [&s] { return !s.shown().empty(); }});

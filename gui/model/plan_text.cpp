@@ -120,8 +120,7 @@ std::vector<DetailLine> detail_lines(Session& session, int row) {
     view.prediction = prediction;
     const FieldValue value = field->get(view);
     if (std::holds_alternative<std::monostate>(value)) continue;
-    const std::string unit = field->unit.empty() ? "" : " " + std::string(field->unit);
-    lines.push_back({std::string(field->help), short_value(*field, value) + unit, full_value(*field, value)});
+    lines.push_back({title_with_unit(*field), short_value(*field, value), std::string(field->help) + ": " + full_value(*field, value)});
   }
   add_comparison(session, row, lines);
   if (prediction)

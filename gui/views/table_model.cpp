@@ -28,7 +28,7 @@ std::vector<std::string> table_columns(const Session& session) {
                                       "headroom_gib"};
   for (const Field& field : fields()) {
     if (field.outcome || field.id == "recompute" || field.id == "dp_shard" || field.id == "gpus") continue;
-    if (session.rows().empty() ? field.degree : varies(session, field)) columns.emplace_back(field.id);
+    if (session.rows().empty() ? field.dimension == Dimension::degrees : varies(session, field)) columns.emplace_back(field.id);
   }
   columns.emplace_back("engine");
   return columns;

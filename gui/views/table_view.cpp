@@ -114,7 +114,11 @@ protected:
       take_selection();
       table_->verticalScrollBar()->setValue(scroll);
     }
-    if ((changes & kPinsChanged) != 0) model_.repaint();
+    if ((changes & kPinsChanged) != 0) {
+      model_.repaint();
+      if (deltas_ != (session().baseline() >= 0)) fit_columns(); // changes need room beside the values
+      deltas_ = session().baseline() >= 0;
+    }
     if ((changes & kSelectionChanged) != 0) {
       take_selection();
       scroll_to_current();
@@ -251,6 +255,7 @@ private:
   CellPainter painter_;
   QTableView* table_;
   FilterHeader* header_;
+  bool deltas_ = false;
 };
 
 } // namespace

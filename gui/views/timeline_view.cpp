@@ -344,7 +344,7 @@ private:
     if (ruler_) paint_ruler(painter, frame);
     painter.setClipping(false);
     if (hover_ && !ruler_) paint_hover(painter, frame);
-    if (!hover_ && !ruler_ && frame.area.width() > 500) {
+    if (!hover_ && !ruler_ && frame.area.width() > 900) {
       painter.setPen(theme().muted);
       painter.drawText(frame.area.adjusted(6, 0, -6, -4), Qt::AlignRight | Qt::AlignBottom, QStringLiteral("wheel zooms · drag moves · Shift+drag measures · F frames · 0 all"));
     }

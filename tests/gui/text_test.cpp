@@ -96,7 +96,7 @@ TEST(Csv, HasAHeadAndALinePerShownRow) {
 
 TEST(Sensitivity, FasterDevicesTakeLessTimeAndSmallerOnesDoNotFit) {
   const auto results = test::made_up_results(3);
-  const std::vector<Layout> layouts = {results->rows[2].layout};
+  const std::vector<Layout> layouts = {results->rows[0].layout, results->rows[2].layout}; // 32 sequences are not 6 · n: illegal
   auto factors = factors_of(results->study);
   const auto before = rescaled(test::environment(), results->study, factors, layouts);
   ASSERT_TRUE(before) << to_string(before.error());
@@ -106,6 +106,8 @@ TEST(Sensitivity, FasterDevicesTakeLessTimeAndSmallerOnesDoNotFit) {
   ASSERT_TRUE(after);
   EXPECT_LT(after->front().step_seconds, before->front().step_seconds * 0.9);
   EXPECT_FALSE(after->front().fits);
+  EXPECT_TRUE(after->front().legal);
+  EXPECT_FALSE(after->back().legal);
 }
 
 } // namespace
