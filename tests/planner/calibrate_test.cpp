@@ -102,7 +102,7 @@ TEST(Calibrate, FindsAMachineThatIsKnown) {
   pair.per_tier[0] = 2;
   const double bytes = 128 * 128 * 16;
   const Cost gather = cost->collective(Collective::all_gather, pair, DType::fp32, Bytes(static_cast<std::int64_t>(bytes)));
-  EXPECT_EQ(gather.evidence, Evidence::measured);
+  EXPECT_LE(gather.evidence, Evidence::interpolated);
   EXPECT_NEAR(gather.seconds / (kAlpha + bytes / 2 / kLink), 1, 0.02); // between sizes of the table's grid
 }
 
