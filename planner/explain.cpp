@@ -18,6 +18,7 @@ std::string recompute_text(const RecomputeChoice& recompute) {
     for (std::size_t i = 0; i < recompute.modules.size(); ++i) text += (i > 0 ? "+" : "") + std::string(id_of(recompute.modules[i]));
     return text;
   }
+  case RecomputeKind::operators: return "recompute operators";
   case RecomputeKind::full:
     if (!recompute.count) return "recompute full";
     return fmt::format("recompute {} {}", id_of(recompute.method), *recompute.count);

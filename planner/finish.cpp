@@ -31,7 +31,8 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
   if (step > 0) {
     const double tokens = static_cast<double>(plan.job.global_batch) * plan.job.sequence_length;
     prediction.tokens_per_s_per_device = tokens / step / devices;
-    const FlopShape shape{plan.job.sequence_length, plan.job.packed, static_cast<int>(padded_vocab(plan.model, plan.job, semantics, plan.layout.tp))};
+    const FlopShape shape{plan.job.sequence_length, plan.job.packed, static_cast<int>(padded_vocab(plan.model, plan.job, semantics, plan.layout.tp)),
+                          plan.job.lora};
     prediction.flop_convention = std::string(id_of(FlopConvention::megatron));
     if (const auto flop = flop_per_token(plan.model, FlopConvention::megatron, shape)) {
       prediction.model_tflops_per_device = *flop * prediction.tokens_per_s_per_device / 1e12;

@@ -59,6 +59,11 @@ std::vector<RecomputeChoice> recomputations(const ModelSpec& model, const Semant
       list.push_back(std::move(choice));
     }
   }
+  if (wanted(RecomputeKind::operators)) {
+    RecomputeChoice kept;
+    kept.kind = RecomputeKind::operators;
+    list.push_back(kept);
+  }
   if (wanted(RecomputeKind::full)) {
     RecomputeChoice whole;
     whole.kind = RecomputeKind::full;

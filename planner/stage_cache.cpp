@@ -91,7 +91,7 @@ StageCache::Base& StageCache::base_of(const LayoutView& view) {
   auto& base = bases_[key];
   if (!base) {
     base = std::make_unique<Base>();
-    base->context = make_context(study_.model, study_.job, study_.semantics, l, view.split_backward);
+    base->context = make_context(study_.model, study_.job, study_.semantics, l, study_.cluster.device, view.split_backward);
   }
   return *base;
 }
@@ -223,12 +223,7 @@ Role& StageCache::role_of(const LayoutView& view, const Kind& kind, const Runs& 
     const data::Elements& sums = block_of(*base_, view, run.block, {}).elements;
     Block parameters;
     parameters.kind = block_keys_[run.block].kind;
-    const auto add_parameter = [&parameters](std::int64_t elements, bool expert, bool replicated) {
-      if (elements > 0) parameters.parameters.push_back({"", {}, {elements}, expert, replicated});
-    };
-    add_parameter(sums.dense - sums.tp_replicated, false, false);
-    add_parameter(sums.tp_replicated, false, true);
-    add_parameter(sums.expert, true, false);
+    parameters.parameters = data::stand_ins(sums);
     chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
     scratch_.blocks.push_back(std::move(parameters));
   }
@@ -285,6 +280,10 @@ const StageState& StageCache::state(int stage) {
   const Layout& l = *view_.layout;
   LongKey& key = scratch_key_;
   key.assign({l.tp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, stage == 0 ? 1 : 0, stage == l.pp - 1 ? 1 : 0, l.cp > 1 ? 1 : 0, data_});
+  if (study_.model.moe) { // what experts receive follows the micro-batch
+    key.push_back(l.cp);
+    key.push_back(l.micro_batch);
+  }
   for (int index = 0; index < l.schedule.chunks; ++index) {
     const Kind kind = kind_of(view_, index * l.pp + stage);
     for (const int value : {kind.layers, kind.ends, kind.first}) key.push_back(value);
@@ -306,7 +305,7 @@ const std::vector<Parameter>& StageCache::parameters_of(const Base& base, const 
 
 StageState StageCache::build_state(const LayoutView& view, int stage) {
   Layout plain = *view.layout;
-  plain.micro_batch = 1; // state does not depend on it, nor on what is recomputed
+  if (!study_.model.moe) plain.micro_batch = 1; // without experts nothing in it depends on the micro-batch
   plain.recompute = {};
   Program program;
   program.mesh = *view.mesh;
@@ -335,7 +334,7 @@ StageState StageCache::build_state(const LayoutView& view, int stage) {
     }
     role.chunks.push_back(std::move(chunk));
   }
-  LayerContext context = make_context(study_.model, study_.job, study_.semantics, plain, view.split_backward);
+  LayerContext context = make_context(study_.model, study_.job, study_.semantics, plain, study_.cluster.device, view.split_backward);
   data::add_step(context, program, role);
   data::add_persistent(context, program, role);
   StageState state;

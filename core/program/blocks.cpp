@@ -138,14 +138,16 @@ std::optional<Rejection> unsupported(const ModelSpec& model) {
 Block make_layers(const LayerContext& context, const std::vector<LayerShape>& shapes, bool recompute_all) {
   std::string name = shape_name(shapes.front());
   if (shapes.size() > 1) name = std::to_string(shapes.size()) + " layers from " + name;
+  const bool operators = context.layout.recompute.kind == RecomputeKind::operators;
   if (recompute_all) name += " (recomputed)";
+  if (operators) name += " (operators recomputed)";
   BlockBuilder b(context, BlockKind::layer, name);
   b.layers(static_cast<int>(shapes.size()));
   const Border border = declare_border(b, true, true);
   LayerStack stack(shapes);
   stack.forward(b, border.x, border.y);
   b.begin(Pass::input);
-  if (recompute_all) {
+  if (recompute_all || operators) {
     // Written again where the backward will look for it; the output itself is not kept.
     const int output = b.temporary("y.again", {context.tokens_sp, context.model->hidden});
     recomputed(b, [&] { stack.forward(b, border.x, output); });
@@ -193,7 +195,8 @@ Block make_mtp(const LayerContext& context, const LayerShape& shape) {
   const Norm norm_embedded = declare_norm(b, embedded, "norm_embedded");
   norm_forward(b, norm_hidden);
   norm_forward(b, norm_embedded);
-  const Linear projection{Segment::mtp_projection, b.parameter({"projection", {h, 2 * h}, {h, 2 * h}, false, true}), c.tokens_sp, 2 * h, h};
+  const Linear projection =
+      declare_linear(b, Segment::mtp_projection, {"projection", {h, 2 * h}, {h, 2 * h}, false, true}, c.tokens_sp, Split::none);
   const int joined = b.activation("joined", {c.tokens_sp, 2 * h});
   b.compute(Segment::mtp_projection, {norm_hidden.output, norm_embedded.output}, {joined},
             {traffic(c, 4.0 * static_cast<double>(c.width * c.tokens_sp * h))});

@@ -85,7 +85,21 @@ int BlockBuilder::temporary(const std::string& name, std::vector<std::int64_t> s
   return buffer(name, context_.dtype, std::move(shape), MemoryPart::temporaries);
 }
 
+int BlockBuilder::quantised(const std::string& name, std::vector<std::int64_t> shape, MemoryPart part, int copies) {
+  const int index = buffer(name, context_.low.type, std::move(shape), part);
+  Buffer& made = block_.buffers[static_cast<std::size_t>(index)];
+  double elements = copies;
+  for (const std::int64_t extent : made.shape) elements *= static_cast<double>(extent);
+  made.bytes = Bytes(std::llround(elements * context_.low.activation));
+  return index;
+}
+
 int BlockBuilder::parameter(Parameter parameter) {
+  parameter.frozen = context_.job->lora.has_value();
+  return adapter(std::move(parameter));
+}
+
+int BlockBuilder::adapter(Parameter parameter) {
   parameter.name = prefix_ + parameter.name;
   for (std::size_t i = 0; i < block_.parameters.size(); ++i)
     if (block_.parameters[i].name == parameter.name) return static_cast<int>(i);
@@ -140,11 +154,11 @@ Block BlockBuilder::finish() {
   return std::move(block_);
 }
 
-Kernel gemm(const LayerContext& context, std::int64_t m, std::int64_t n, std::int64_t k, GemmRole role) {
+Kernel gemm(const LayerContext& context, std::int64_t m, std::int64_t n, std::int64_t k, GemmRole role, bool low) {
   Kernel kernel;
   kernel.kind = KernelKind::gemm;
   kernel.role = role;
-  kernel.dtype = context.dtype;
+  kernel.dtype = low ? context.low.type : context.dtype;
   kernel.m = m;
   kernel.n = n;
   kernel.k = k;
@@ -152,25 +166,29 @@ Kernel gemm(const LayerContext& context, std::int64_t m, std::int64_t n, std::in
   const auto dn = static_cast<double>(n);
   const auto dk = static_cast<double>(k);
   const auto width = static_cast<double>(context.width);
+  const double operand = low ? context.low.activation : width;
+  const double weight = low ? context.low.weight : width;
   kernel.flop = 2 * dm * dn * dk;
   // A weight gradient reads both activations and reads and writes the fp32 accumulator of n × k.
-  kernel.bytes = role == GemmRole::weight_gradient ? width * (dm * dn + dm * dk) + 8 * dn * dk
-                                                   : width * (dm * dk + dk * dn + dm * dn);
+  kernel.bytes = role == GemmRole::weight_gradient ? operand * (dm * dn + dm * dk) + 8 * dn * dk
+                                                   : operand * dm * dk + weight * dk * dn + width * dm * dn;
   return kernel;
 }
 
 Kernel grouped_gemm(const LayerContext& context, std::int64_t groups, double rows, std::int64_t n, std::int64_t k,
-                    GemmRole role) {
-  Kernel kernel = gemm(context, static_cast<std::int64_t>(std::llround(rows)), n, k, role);
+                    GemmRole role, bool low) {
+  Kernel kernel = gemm(context, static_cast<std::int64_t>(std::llround(rows)), n, k, role, low);
   kernel.kind = KernelKind::grouped_gemm;
   kernel.batch = groups;
   const auto g = static_cast<double>(groups);
   const auto dn = static_cast<double>(n);
   const auto dk = static_cast<double>(k);
   const auto width = static_cast<double>(context.width);
+  const double operand = low ? context.low.activation : width;
+  const double weight = low ? context.low.weight : width;
   kernel.flop = 2 * g * rows * dn * dk;
-  kernel.bytes = role == GemmRole::weight_gradient ? g * (width * rows * (dn + dk) + 8 * dn * dk)
-                                                   : g * width * (rows * dk + dk * dn + rows * dn);
+  kernel.bytes = role == GemmRole::weight_gradient ? g * (operand * rows * (dn + dk) + 8 * dn * dk)
+                                                   : g * (operand * rows * dk + weight * dk * dn + width * rows * dn);
   return kernel;
 }
 

@@ -26,7 +26,17 @@ public:
   /// A transient in the activation dtype.
   int temporary(const std::string& name, std::vector<std::int64_t> shape);
 
+  /// A tensor in the recipe's 8- or 4-bit type with its scales; `copies` of it where products read it both ways.
+  int quantised(const std::string& name, std::vector<std::int64_t> shape, MemoryPart part, int copies = 1);
+  [[nodiscard]] const Buffer& at(int buffer) const { return block_.buffers[static_cast<std::size_t>(buffer)]; }
+
+  /// A weight of the model: frozen where the job trains adapters.
   int parameter(Parameter parameter);
+  /// A weight that is trained in any case.
+  int adapter(Parameter parameter);
+  [[nodiscard]] bool trains(int parameter) const {
+    return parameter >= 0 && !block_.parameters[static_cast<std::size_t>(parameter)].frozen;
+  }
 
   /// Put before the names of buffers and parameters from now on: several layers in one block.
   void prefix(std::string text) { prefix_ = std::move(text); }
@@ -55,12 +65,12 @@ private:
   std::string prefix_;
 };
 
-/// C[m,n] = A[m,k] B[k,n]. `weight_gradient` accumulates into fp32: 8 more bytes per weight element.
+/// C[m,n] = A[m,k] B[k,n]; `low`: operands in the recipe's 8- or 4-bit type. `weight_gradient` accumulates into fp32: 8 more bytes per weight element.
 [[nodiscard]] Kernel gemm(const LayerContext& context, std::int64_t m, std::int64_t n, std::int64_t k,
-                          GemmRole role = GemmRole::forward);
+                          GemmRole role = GemmRole::forward, bool low = false);
 /// `groups` GEMMs of `m` rows each.
 [[nodiscard]] Kernel grouped_gemm(const LayerContext& context, std::int64_t groups, double rows, std::int64_t n,
-                                  std::int64_t k, GemmRole role = GemmRole::forward);
+                                  std::int64_t k, GemmRole role = GemmRole::forward, bool low = false);
 /// A kernel bound by memory traffic.
 [[nodiscard]] Kernel traffic(const LayerContext& context, double bytes);
 

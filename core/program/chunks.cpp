@@ -17,7 +17,8 @@ struct Checkpoints {
 Checkpoints checkpoints_of(const RecomputeChoice& recompute, int layers) {
   switch (recompute.kind) {
   case RecomputeKind::none:
-  case RecomputeKind::selective: return {1, 0};
+  case RecomputeKind::selective:
+  case RecomputeKind::operators: return {1, 0};
   case RecomputeKind::full: break;
   }
   switch (recompute.method) {

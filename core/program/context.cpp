@@ -26,7 +26,7 @@ std::int64_t padded_vocab(const ModelSpec& model, const JobSpec& job, const Sema
 }
 
 LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout,
-                          bool split_backward) {
+                          const DeviceSpec& device, bool split_backward) {
   LayerContext c;
   c.model = &model;
   c.job = &job;
@@ -51,6 +51,12 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
   c.dtype = activation_dtype(job.precision);
   c.width = bits_of(c.dtype) / 8;
   c.split_backward = split_backward;
+  const std::vector<std::string>& list = semantics.batch_first_when_deterministic;
+  const bool listed = std::any_of(list.begin(), list.end(), [&](const std::string& architecture) {
+    return device.architecture.rfind(architecture, 0) == 0; // "Blackwell" stands for "Blackwell Ultra" too
+  });
+  c.batch_first = listed && job.deterministic && job.attention == AttentionKernel::flash && layout.micro_batch > 1;
+  c.low = low_precision(job, semantics, device);
   return c;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/program/precision.h"
 #include "core/spec/job.h"
 #include "core/spec/layout.h"
 #include "core/spec/model.h"
@@ -29,10 +30,12 @@ struct LayerContext {
   DType dtype = DType::bf16;     ///< of activations
   std::int64_t width = 2;        ///< bytes of an activation element
   bool split_backward = false;   ///< the schedule runs I and W apart
+  bool batch_first = false;      ///< attention runs in another order than the rest and keeps its output in both
+  LowPrecision low;              ///< what an 8- or 4-bit recipe changes
 };
 
 [[nodiscard]] LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,
-                                        const Layout& layout, bool split_backward);
+                                        const Layout& layout, const DeviceSpec& device, bool split_backward);
 
 /// Rows of the embedding table after padding: ceil((vocab + extra) / (multiple * tp)) * multiple * tp
 /// (Megatron-LM training/vocab_utils.py).

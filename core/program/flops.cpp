@@ -99,6 +99,23 @@ double feed_forward(const ModelSpec& model, FeedForward kind) {
   return 0;
 }
 
+/// Elements of the adapters of a layer.
+double adapters(const ModelSpec& model, const LayerShape& each, const LoraChoice& lora) {
+  const double h = model.hidden;
+  const double q = real(model.heads) * (model.latent ? model.latent->v_head_dim : model.head_dim);
+  double widths = 0;
+  for (const AdapterTarget target : lora.targets) {
+    const double ffn = each.feed_forward == FeedForward::dense ? model.ffn : 0;
+    switch (target) {
+    case AdapterTarget::qkv: widths += h + q + 2.0 * model.kv_heads * model.head_dim; break;
+    case AdapterTarget::attention_out: widths += q + h; break;
+    case AdapterTarget::ffn_up: widths += ffn > 0 ? h + (model.gated ? 2 : 1) * ffn : 0; break;
+    case AdapterTarget::ffn_down: widths += ffn > 0 ? ffn + h : 0; break;
+    }
+  }
+  return lora.rank * widths;
+}
+
 /// Megatron-LM megatron/training/training.py: 6 · (projections + feed-forward + causal half of QK^T and AV + head), MTP
 /// layers as layers plus their projection and norms.
 double megatron(const ModelSpec& model, const FlopShape& shape) {
@@ -112,16 +129,18 @@ double megatron(const ModelSpec& model, const FlopShape& shape) {
     }
     if (shares > 0) length = sum / shares;
   }
+  // Frozen weights have no weight gradient: two of three passes.
+  const double passes = shape.lora ? 2.0 / 3 : 1;
   const auto layer = [&](const LayerShape& each) {
-    return projections(model, each.mixer) + feed_forward(model, each.feed_forward) +
-           attention_width(model, each.mixer) * length / 2;
+    return passes * (projections(model, each.mixer) + feed_forward(model, each.feed_forward)) +
+           (shape.lora ? adapters(model, each, *shape.lora) : 0) + attention_width(model, each.mixer) * length / 2;
   };
   double elements = 0;
   for (const LayerShape& each : layer_shapes(model)) elements += layer(each);
   const double h = model.hidden;
   if (model.mtp_layers > 0) elements += model.mtp_layers * (layer(mtp_shape(model)) + 2 * h * h + 3 * h);
   const double vocab = shape.padded_vocab > 0 ? shape.padded_vocab : model.vocab;
-  elements += h * vocab * (model.mtp_layers + 1);
+  elements += passes * h * vocab * (model.mtp_layers + 1);
   return kBackwardAndForward * kMultiplyAdd * elements;
 }
 

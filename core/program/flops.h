@@ -41,6 +41,7 @@ struct FlopShape {
   int sequence_length = 0;
   std::vector<LengthBin> packed; ///< Megatron counts the squares of packed lengths; the others the full length
   int padded_vocab = 0;          ///< rows of the head (megatron); 0 = the model's vocabulary
+  std::optional<LoraChoice> lora = std::nullopt; ///< megatron: frozen weights count forward and input gradient alone
 };
 
 /// FLOP per token of a training step, forward and backward, whole model. N counts the experts a token visits.

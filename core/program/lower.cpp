@@ -66,7 +66,7 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   program.micro_batches = shape.micro_batches;
   program.split_backward = schedule->splits_backward();
   program.blocking_p2p = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
-  const LayerContext context = make_context(plan.model, plan.job, semantics, layout, program.split_backward);
+  const LayerContext context = make_context(plan.model, plan.job, semantics, layout, plan.cluster.device, program.split_backward);
   program.fragmentation = fragmentation_share(plan.model, plan.job, semantics, layout);
 
   const std::vector<LayerShape> shapes = layer_shapes(plan.model);

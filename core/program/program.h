@@ -133,6 +133,8 @@ struct Parameter {
   std::vector<std::int64_t> local;  ///< on this rank, before data-parallel sharding
   bool expert = false;              ///< replicated over Group::expert_data instead of Group::data
   bool replicated_tp = false;       ///< every tensor-parallel rank holds it (norms, router)
+  bool quantised = false;           ///< of a linear layer whose products run in 8 or 4 bits
+  bool frozen = false;              ///< not trained: no gradient, no optimizer state
   [[nodiscard]] std::int64_t local_elements() const {
     std::int64_t product = 1;
     for (const std::int64_t extent : local) product *= extent;

@@ -73,8 +73,15 @@ StateBytes& StateBytes::operator+=(const StateBytes& other) {
 }
 
 StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job, const Semantics& semantics,
-                       const ShardingChoice& sharding, bool offload) {
-  const StateWidths w = state_widths(job, semantics, sharding);
+                       const LowPrecision& low, const ShardingChoice& sharding, bool offload) {
+  StateWidths w = state_widths(job, semantics, sharding);
+  const bool resident_fp32 = semantics.parameter == DType::fp32;
+  if (parameter.quantised && job.quantised_weights && !resident_fp32) w.parameter = low.weight * low.directions;
+  if (parameter.frozen) {
+    StateBytes state;
+    state.parameters = share(w.parameter, parameter.local_elements(), sharding.kind == ShardingKind::parameters ? shard : 1);
+    return state;
+  }
   const std::int64_t elements = parameter.local_elements();
   const int optimizer_parts = sharding.kind == ShardingKind::none ? 1 : shard;
   const bool splits_gradients = sharding.kind == ShardingKind::gradients || sharding.kind == ShardingKind::parameters;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/base/units.h"
+#include "core/program/precision.h"
 #include "core/program/program.h"
 #include "core/spec/job.h"
 #include "core/spec/layout.h"
@@ -32,8 +33,10 @@ struct StateBytes {
 };
 
 /// State of one parameter whose optimizer state (and, by `sharding`, gradient and weight) is spread over `shard` ranks.
+/// A frozen one has its weight alone; one that lies quantised has it in the recipe's type.
 [[nodiscard]] StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job,
-                                     const Semantics& semantics, const ShardingChoice& sharding, bool offload);
+                                     const Semantics& semantics, const LowPrecision& low, const ShardingChoice& sharding,
+                                     bool offload);
 
 /// Memory traffic of the optimizer step per owned element: AdamW with fp32 state reads gradient, weight and two moments and
 /// writes weight, moments and the half-precision copy: 30 bytes.

@@ -37,10 +37,15 @@ template <> struct EnumNames<AttentionKernel> {
   static constexpr std::array names = {std::pair{AttentionKernel::flash, "flash"},
                                        std::pair{AttentionKernel::unfused, "unfused"}};
 };
+template <> struct EnumNames<NormKernel> {
+  static constexpr std::array names = {std::pair{NormKernel::fused, "fused"}, std::pair{NormKernel::unfused, "unfused"}};
+};
 template <> struct EnumNames<CrossEntropy> {
   static constexpr std::array names = {std::pair{CrossEntropy::fused, "fused"},
                                        std::pair{CrossEntropy::vocab_parallel, "vocab-parallel"},
-                                       std::pair{CrossEntropy::plain, "plain"}};
+                                       std::pair{CrossEntropy::plain, "plain"},
+                                       std::pair{CrossEntropy::gathered, "gathered"},
+                                       std::pair{CrossEntropy::compiled, "compiled"}};
 };
 
 template <> struct Described<OptimizerChoice> {
@@ -74,6 +79,31 @@ template <> struct Described<RoutingChoice> {
                      .between(0.01, 1e5)};
 };
 
+template <> struct EnumNames<AdapterTarget> {
+  static constexpr std::array names = {
+      std::pair{AdapterTarget::qkv, "qkv"}, std::pair{AdapterTarget::attention_out, "attention-out"},
+      std::pair{AdapterTarget::ffn_up, "ffn-up"}, std::pair{AdapterTarget::ffn_down, "ffn-down"}};
+};
+
+template <> struct Described<LoraChoice> {
+  using T = LoraChoice;
+  static constexpr const char* name = "lora";
+  static constexpr const char* doc = "Low-rank adapters beside frozen weights.";
+  static constexpr auto members =
+      std::tuple{optional("rank", &T::rank, "Inner width of an adapter.").between(1, 65536),
+                 optional("targets", &T::targets, "Linear layers that carry one, each once.")};
+  static Result<void> check(const T& lora, const Where& where) {
+    if (lora.targets.empty())
+      return fail(where.at("targets").text(), "no layer carries an adapter", hint_for("", enum_ids<AdapterTarget>()));
+    for (std::size_t i = 1; i < lora.targets.size(); ++i)
+      if (lora.targets[i - 1] >= lora.targets[i])
+        return fail(where.at("targets").at(std::to_string(i)).text(),
+                    fmt::format("'{}' stands twice or out of order", name_of(lora.targets[i])),
+                    "in this order: " + join(enum_ids<AdapterTarget>(), ", "));
+    return {};
+  }
+};
+
 template <> struct Described<LengthBin> {
   using T = LengthBin;
   static constexpr const char* name = "length_bin";
@@ -91,12 +121,18 @@ template <> struct Described<JobSpec> {
       required("sequence_length", &T::sequence_length, "Tokens of a sequence.").between(1, 1e8),
       required("global_batch", &T::global_batch, "Sequences per optimizer step.").between(1, 1e9),
       optional("precision", &T::precision, "Recipe of weights and activations."),
+      optional("quantised_weights", &T::quantised_weights,
+               "8- and 4-bit recipes: weights of linear layers lie and travel in that type alone (fp8_param_gather)."),
       optional("gradient", &T::gradient, "Type in which gradients are summed and reduced."),
       optional("optimizer", &T::optimizer, "The optimizer."),
       optional("dropout", &T::dropout, "Probability.").between(0, 0.999),
       optional("routing", &T::routing, "How tokens spread over experts."),
       optional("attention", &T::attention, "Attention kernel."),
+      optional("norm", &T::norm, "Norm kernel."),
+      optional("deterministic", &T::deterministic, "Kernels that give the same bits every time."),
       optional("cross_entropy", &T::cross_entropy, "Loss kernel; left out = what the semantics do by default."),
+      optional("compiled", &T::compiled, "Kernels are compiled (torch.compile) where the framework leaves a choice."),
+      optional("lora", &T::lora, "Low-rank adapters beside frozen weights; left out = every weight is trained."),
       optional("expandable_segments", &T::expandable_segments, "Allocator setting: less fragmentation."),
       optional("vocab_extra", &T::vocab_extra,
                "Rows that the tokenizer adds before padding; left out = what the semantics say.")
@@ -108,6 +144,12 @@ template <> struct Described<JobSpec> {
         job.gradient != DType::fp16)
       return fail(where.at("gradient").text(), fmt::format("'{}' cannot hold gradients", name_of(job.gradient)),
                   "one of: fp64, fp32, bf16, fp16");
+    const bool low = job.precision == Precision::fp8_delayed || job.precision == Precision::fp8_current ||
+                     job.precision == Precision::fp8_blockwise || job.precision == Precision::mxfp8 ||
+                     job.precision == Precision::nvfp4;
+    if (job.quantised_weights && !low)
+      return fail(where.at("quantised_weights").text(), fmt::format("precision {} quantises nothing", name_of(job.precision)),
+                  "leave it out, or take an 8- or 4-bit precision");
     constexpr double kShareTolerance = 1e-6; // shares written with a few digits
     double shares = 0;
     for (const LengthBin& bin : job.packed) {

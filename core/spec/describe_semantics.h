@@ -16,6 +16,14 @@ template <> struct EnumNames<SemanticsFamily> {
       std::pair{SemanticsFamily::zero, "zero"}, std::pair{SemanticsFamily::foretrain, "foretrain"}};
 };
 
+template <> struct EnumNames<KeptOutput> {
+  static constexpr std::array names = {
+      std::pair{KeptOutput::query, "query"},         std::pair{KeptOutput::key, "key"},
+      std::pair{KeptOutput::value, "value"},         std::pair{KeptOutput::attention, "attention"},
+      std::pair{KeptOutput::attention_out, "attention-out"}, std::pair{KeptOutput::gate, "gate"},
+      std::pair{KeptOutput::up, "up"},               std::pair{KeptOutput::down, "down"}};
+};
+
 namespace detail {
 constexpr auto bytes(const char* key, Bytes Semantics::*pointer, const char* doc) {
   return optional(key, pointer, doc).between(0, 1e15);
@@ -46,11 +54,25 @@ template <> struct Described<Semantics> {
                "The head's backward allocates a weight-sized gradient."),
       optional("keeps_input_gradient", &T::keeps_input_gradient,
                "The previous micro-batch's input gradient stays with pp > 1."),
+      optional("gathers_before_saving", &T::gathers_before_saving,
+               "Sequence parallelism: a linear layer keeps its gathered input."),
+      optional("batch_first_when_deterministic", &T::batch_first_when_deterministic,
+               "Device architectures where deterministic attention keeps its output in two orders."),
       optional("ulysses_keeps_output", &T::ulysses_keeps_output,
                "The attention output before the all-to-all stays saved."),
+      optional("quantised_activations", &T::quantised_activations,
+               "8- and 4-bit linear layers keep their input in that type."),
+      optional("quantised_own_copy", &T::quantised_own_copy,
+               "Under delayed scaling also inputs that something else keeps in 16 bits anyway."),
+      optional("quantised_weight_cache", &T::quantised_weight_cache,
+               "The quantised weight stays beside the 16-bit one."),
+      optional("eager_gate_copy", &T::eager_gate_copy,
+               "Without compilation the activated gate stays saved beside gate and up."),
+      optional("operators_kept", &T::operators_kept, "Outputs that recomputation of operators keeps."),
+      optional("compiled_drops", &T::compiled_drops, "Of these, those that compiled code does not keep."),
       detail::bytes("workspace_head", &T::workspace_head, "Library workspaces on the stage with the head."),
       detail::bytes("workspace", &T::workspace, "Library workspaces on other stages."),
-      detail::bytes("moe_allowance", &T::moe_allowance, "One-off per rank of MoE models."),
+      optional("moe_copies", &T::moe_copies, "Copies of the rows that a rank's experts receive, once per rank.").between(0, 100),
       optional("cross_entropy", &T::cross_entropy, "Loss kernel where the job names none."),
       detail::bytes("context", &T::context, "Device context and kernels, outside the allocator."),
       detail::bytes("communicator", &T::communicator, "Per active communicator, outside the allocator."),
@@ -58,6 +80,8 @@ template <> struct Described<Semantics> {
       detail::share("fragmentation_pp", &T::fragmentation_pp, "The same with pp > 1."),
       detail::share("fragmentation_moe", &T::fragmentation_moe, "The same for MoE models."),
       detail::share("fragmentation_long", &T::fragmentation_long, "The same with cp > 1."),
+      optional("cross_entropy_compiled", &T::cross_entropy_compiled,
+               "Loss kernel of compiled jobs that name none; left out = the same."),
       detail::share("fragmentation_expandable", &T::fragmentation_expandable, "The same with expandable segments."),
       detail::elements("bucket_floor", &T::bucket_floor, "Elements of a gradient bucket, at least."),
       detail::elements("bucket_per_rank", &T::bucket_per_rank, "Elements of a gradient bucket per data-parallel rank."),

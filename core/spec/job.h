@@ -60,10 +60,27 @@ struct RoutingChoice {
 };
 
 enum class AttentionKernel { flash, unfused };
+enum class NormKernel {
+  fused,   ///< keeps its input and one or two numbers per token
+  unfused, ///< eager operators: the input in fp32 and the normalised value before the weight stay too
+};
 enum class CrossEntropy {
   fused,    ///< gradient written over the logits
   vocab_parallel, ///< fp32 copy beside the logits (Megatron unfused)
   plain,    ///< logits, fp32 cast, log-softmax and gradient all live (eager frameworks)
+  gathered, ///< plain, over the whole vocabulary on every tensor-parallel rank
+  compiled, ///< logits in their own type stay, the gradient is written beside them (torch.compile)
+};
+
+/// Linear layers that may carry an adapter.
+enum class AdapterTarget { qkv, attention_out, ffn_up, ffn_down };
+
+/// Low-rank adapters (LoRA, arXiv:2106.09685): every weight of the model is frozen; beside each target of `out` rows and
+/// `in` columns a product of `out × rank` and `rank × in` is trained.
+struct LoraChoice {
+  int rank = 16;
+  std::vector<AdapterTarget> targets = {AdapterTarget::qkv, AdapterTarget::attention_out}; ///< sorted, no duplicates
+  bool operator==(const LoraChoice&) const = default;
 };
 
 /// Lengths of packed sequences: attention cost goes with the sum of squares.
@@ -77,12 +94,17 @@ struct JobSpec {
   int sequence_length = 0;
   std::int64_t global_batch = 0; ///< sequences per optimizer step
   Precision precision = Precision::bf16;
+  bool quantised_weights = false; ///< 8- and 4-bit recipes: weights of linear layers lie and travel in that type alone
   DType gradient = DType::fp32;  ///< dtype in which gradients accumulate and are reduced
   OptimizerChoice optimizer;
   double dropout = 0;
   RoutingChoice routing;
   AttentionKernel attention = AttentionKernel::flash;
+  NormKernel norm = NormKernel::fused;
+  bool deterministic = false; ///< kernels that give the same bits every time; may take others than usual
   std::optional<CrossEntropy> cross_entropy; ///< absent: what the semantics do by default
+  bool compiled = false;                     ///< kernels are compiled (torch.compile) where the framework leaves a choice
+  std::optional<LoraChoice> lora;            ///< absent: every weight is trained
   bool expandable_segments = false;          ///< allocator setting: less fragmentation
   std::optional<int> vocab_extra;            ///< rows the tokenizer adds before padding; absent: the semantics' figure
   std::string semantics = "megatron-core";   ///< id in data/semantics

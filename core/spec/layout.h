@@ -56,7 +56,12 @@ struct DispatchChoice {
   bool operator==(const DispatchChoice&) const = default;
 };
 
-enum class RecomputeKind { none, full, selective };
+enum class RecomputeKind {
+  none,
+  full,
+  selective, ///< whole modules
+  operators, ///< all but the outputs of the operators that the framework's policy keeps
+};
 enum class RecomputeMethod {
   uniform, ///< a checkpoint every `count` layers, all layers recomputed
   block,   ///< the first `count` layers of each stage are recomputed

@@ -140,9 +140,10 @@ struct Measurement {
 
 /// Settings beside the columns. `network`: a rate between nodes per device and direction. `mla`: "q 1536 kv 512 nope
 /// 128 rope 64 v 128" (without q: no query compression). `layers_per_stage`: "2 2 1" per model chunk.
-/// `embedding_is_a_layer`: the pipeline is cut as if embedding and head were a layer each. The others are ids or
+/// `embedding_is_a_layer`: the pipeline is cut as if embedding and head were a layer each. `recompute_by`: "operators"
+/// where "selective" means a policy by operator. `lora`: "16 qkv attention-out". The others are ids or
 /// numbers of the member they name.
-inline constexpr std::array<std::string_view, 24> kExtraKeys = {"network",
+inline constexpr std::array<std::string_view, 33> kExtraKeys = {"network",
                                                                 "cluster",
                                                                 "semantics",
                                                                 "preset",
@@ -165,7 +166,16 @@ inline constexpr std::array<std::string_view, 24> kExtraKeys = {"network",
                                                                 "mla",
                                                                 "mtp_layers",
                                                                 "layers_per_stage",
-                                                                "embedding_is_a_layer"};
+                                                                "embedding_is_a_layer",
+                                                                "norm_kernel",
+                                                                "deterministic",
+                                                                "compiled",
+                                                                "quantised_weights",
+                                                                "moments",
+                                                                "recompute_by",
+                                                                "first_stage_layers",
+                                                                "last_stage_layers",
+                                                                "lora"};
 
 /// The files of one source say some things once, or not at all. data/assumptions/<file stem>.json fills what is empty;
 /// nothing that a row states is overridden. `when` limits an entry to rows whose cells have one of these values.

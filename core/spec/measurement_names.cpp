@@ -94,6 +94,15 @@ std::string chunk_layers(const std::string& layout) {
   return result;
 }
 
+/// `decoder-first-pipeline-num-layers` and `-last-`: what the stages between share is known with the number of layers.
+void read_uneven_ends(const std::string& list, Texts& extras) {
+  for (const char* end : {"first", "last"}) {
+    const std::string argument = fmt::format(",decoder-{}-pipeline-num-layers:", end);
+    if (const auto at = list.find(argument); at != std::string::npos)
+      extras[fmt::format("{}_stage_layers", end)] = list.substr(at + argument.size(), list.find(',', at + 1) - at - argument.size());
+  }
+}
+
 void read_megatron_arguments(const std::string& arguments, Texts& extras) {
   const std::string list = "," + arguments + ",";
   const auto has = [&](const std::string& word) { return list.find("," + word + ",") != std::string::npos; };
@@ -102,7 +111,11 @@ void read_megatron_arguments(const std::string& arguments, Texts& extras) {
   if (has("tp-comm-overlap")) extras["overlap_tp"] = "1";
   if (const auto at = list.find(",mtp-num-layers:"); at != std::string::npos)
     extras["mtp_layers"] = list.substr(at + 16, list.find(',', at + 16) - at - 16);
-  extras["cross_entropy"] = has("cross-entropy-loss-fusion") ? "fused" : "vocab-parallel";
+  // The fusion's default implementation is Megatron's own, which keeps what the unfused loss keeps.
+  const bool fused = has("cross-entropy-loss-fusion") && has("cross-entropy-fusion-impl:te");
+  extras["cross_entropy"] = fused ? "fused" : "vocab-parallel";
+  read_uneven_ends(list, extras);
+  if (has("deterministic-mode")) extras["deterministic"] = "1";
 }
 
 /// Items "key=value" of the functional tests' notes.
@@ -123,8 +136,12 @@ void read_item(const std::string& key, const std::string& value, Texts& extras) 
     extras["gradient"] = value;
   else if (key == "optimizer")
     extras["optimizer"] = value;
+  else if (key == "attn_backend" && value == "unfused")
+    extras["attention"] = "unfused";
   else if (key == "attn_backend")
-    extras["attention"] = value == "unfused" ? "unfused" : "flash";
+    extras.emplace("attention", "flash");
+  else if ((key == "impl" && value == "local") || (key == "image" && value.find(":24.01-") != std::string::npos))
+    extras["attention"] = "unfused"; // no TransformerEngine, or one whose choice has the memory of unfused attention
   else if (key == "moe_dispatcher")
     extras["dispatch"] = value == "allgather" ? "all-gather" : "all-to-all";
   else if (key == "pp_layout")
@@ -152,6 +169,8 @@ void read_phrase(const std::string& phrase, Texts& extras) {
     extras["cross_entropy"] = "fused";
   else if (phrase.rfind("CP via all-to-all", 0) == 0)
     extras["context_parallel"] = "ulysses";
+  else if (phrase.find("compile") != std::string::npos && phrase.find("nocompile") == std::string::npos)
+    extras["compiled"] = "1";
   else if (phrase == "dispatcher DeepEP")
     extras["dispatch"] = "deduplicated";
   else if (phrase.find("embedding-balanced pipeline partition") != std::string::npos)

@@ -29,7 +29,7 @@ MaybeSkip check_trust(const Measurement& row) {
   if (row.doubtful) return Skip{SkipReason::doubtful, "marked in the collection"};
   for (const std::string_view wording : {"LOW consistency", "LOW reproducibility", "low trust", "use only the ratios"})
     if (contains(row.notes, wording)) return Skip{SkipReason::reduced_information, std::string(wording)};
-  if (contains(row.model, "LoRA") || contains(row.model, "SFT")) return Skip{SkipReason::fine_tuning, row.model};
+  if ((contains(row.model, "LoRA") && !extra(row, "lora")) || contains(row.model, "SFT")) return Skip{SkipReason::fine_tuning, row.model};
   for (const std::string_view wording : {"hybrid Mamba", "hybrid GDN", "hybrid SSM", "Mamba-Transformer"})
     if (contains(row.notes, wording)) return Skip{SkipReason::hybrid_model, row.model};
   const bool ran = row.outcome.empty() || row.outcome == "ok";
@@ -38,6 +38,44 @@ MaybeSkip check_trust(const Measurement& row) {
 }
 
 // ---- job ----
+
+bool is_eight_bit(Precision precision) {
+  switch (precision) {
+  case Precision::fp8_delayed:
+  case Precision::fp8_current:
+  case Precision::fp8_blockwise:
+  case Precision::mxfp8:
+  case Precision::nvfp4: return true;
+  case Precision::fp64:
+  case Precision::fp32:
+  case Precision::bf16:
+  case Precision::fp16: return false;
+  }
+  return false;
+}
+
+/// "16 qkv attention-out": rank, then the layers.
+MaybeSkip set_adapters(const Measurement& row, JobSpec& job) {
+  const std::string* text = extra(row, "lora");
+  if (!text) return std::nullopt;
+  const std::map<std::string, AdapterTarget> names = {{"qkv", AdapterTarget::qkv},
+                                                      {"attention-out", AdapterTarget::attention_out},
+                                                      {"ffn-up", AdapterTarget::ffn_up},
+                                                      {"ffn-down", AdapterTarget::ffn_down}};
+  LoraChoice lora;
+  lora.targets.clear();
+  std::istringstream words(*text);
+  words >> lora.rank;
+  for (std::string word; words >> word;) {
+    const auto target = names.find(word);
+    if (target == names.end()) return Skip{SkipReason::fine_tuning, *text};
+    lora.targets.push_back(target->second);
+  }
+  std::sort(lora.targets.begin(), lora.targets.end());
+  if (lora.rank < 1 || lora.targets.empty()) return Skip{SkipReason::fine_tuning, *text};
+  job.lora = std::move(lora);
+  return std::nullopt;
+}
 
 MaybeSkip set_job(const Measurement& row, const MeasuredNames& names, const Semantics& semantics, JobSpec& job) {
   if (!row.sequence_length || *row.sequence_length == 0) return missing("seq_len");
@@ -59,14 +97,22 @@ MaybeSkip set_job(const Measurement& row, const MeasuredNames& names, const Sema
       optimizer && *optimizer != "adam" && *optimizer != "adamw")
     return Skip{SkipReason::unsupported_optimizer, *optimizer};
   if (const std::string* loss = extra(row, "cross_entropy"))
-    job.cross_entropy = *loss == "fused"   ? CrossEntropy::fused
-                        : *loss == "plain" ? CrossEntropy::plain
-                                           : CrossEntropy::vocab_parallel;
+    job.cross_entropy = *loss == "fused"      ? CrossEntropy::fused
+                        : *loss == "plain"    ? CrossEntropy::plain
+                        : *loss == "compiled" ? CrossEntropy::compiled
+                        : *loss == "gathered" ? CrossEntropy::gathered
+                                              : CrossEntropy::vocab_parallel;
   if (const std::string* attention = extra(row, "attention"))
     job.attention = *attention == "unfused" ? AttentionKernel::unfused : AttentionKernel::flash;
   job.dropout = row.dropout.value_or(0);
   job.expandable_segments = extra_flag(row, "expandable_segments").value_or(false);
-  return std::nullopt;
+  if (const std::string* norm = extra(row, "norm_kernel"))
+    job.norm = *norm == "unfused" ? NormKernel::unfused : NormKernel::fused;
+  job.deterministic = extra_flag(row, "deterministic").value_or(false);
+  job.compiled = extra_flag(row, "compiled").value_or(false);
+  job.quantised_weights = is_eight_bit(*parsed) && extra_flag(row, "quantised_weights").value_or(false);
+  if (const std::string* moments = extra(row, "moments")) job.optimizer.moments = *moments == "bf16" ? DType::bf16 : DType::fp32;
+  return set_adapters(row, job);
 }
 
 // ---- layout ----
@@ -119,6 +165,18 @@ MaybeSkip set_stages(const Measurement& row, const ModelSpec& model, Layout& lay
     for (int layers = 0; words >> layers;) layout.layers_per_stage.push_back(layers);
     return std::nullopt;
   }
+  const auto first = extra_number(row, "first_stage_layers");
+  const auto last = extra_number(row, "last_stage_layers");
+  if ((first || last) && layout.pp > 1 && layout.schedule.chunks == 1) {
+    const int middle = layout.pp - (first ? 1 : 0) - (last ? 1 : 0);
+    const int rest = model.layers - first.value_or(0) - last.value_or(0);
+    if (middle <= 0 || rest < 0 || rest % middle != 0)
+      return Skip{SkipReason::inconsistent, "layers of the first and last stage leave no even rest"};
+    if (first) layout.layers_per_stage.push_back(*first);
+    layout.layers_per_stage.insert(layout.layers_per_stage.end(), static_cast<std::size_t>(middle), rest / middle);
+    if (last) layout.layers_per_stage.push_back(*last);
+    return std::nullopt;
+  }
   if (!extra_flag(row, "embedding_is_a_layer").value_or(false) || layout.pp == 1) return std::nullopt;
   const int chunks = layout.pp * layout.schedule.chunks;
   if ((model.layers + 2) % chunks != 0)
@@ -165,6 +223,11 @@ MaybeSkip set_recompute(const Measurement& row, const Semantics& semantics, Layo
   if (row.recompute.rfind("full", 0) == 0) {
     choice.kind = RecomputeKind::full;
   } else if (row.recompute.rfind("selective", 0) == 0) {
+    const std::string* by = extra(row, "recompute_by");
+    if (by && *by == "operators") {
+      layout.recompute.kind = RecomputeKind::operators;
+      return std::nullopt;
+    }
     if (semantics.family != SemanticsFamily::megatron)
       return Skip{SkipReason::unsupported_recompute, row.recompute + " of " + row.framework};
     choice.kind = RecomputeKind::selective;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ enum class SemanticsFamily {
   zero,      ///< DeepSpeed ZeRO engines
   foretrain, ///< our own executor
 };
+
+/// Outputs inside a layer that a policy by operator may keep; gate and up are the halves of a gated up projection.
+enum class KeptOutput { query, key, value, attention, attention_out, gate, up, down };
 
 /// How a framework behaves: what stays in memory, what overlaps, what is padded, which layouts it accepts. Read from
 /// data/semantics/*.json; every value there has its source in `sources`.
@@ -38,10 +42,19 @@ struct Semantics {
   bool dummy_weight_gradients = false;    ///< one cached gradient per distinct weight shape (TransformerEngine)
   bool head_weight_gradient_copy = false; ///< head backward allocates a weight-sized gradient
   bool keeps_input_gradient = false;      ///< the previous micro-batch's input gradient stays referenced with pp > 1
+  bool gathers_before_saving = false;     ///< sequence parallel: a linear layer keeps its gathered input
+  std::vector<std::string> batch_first_when_deterministic; ///< device architectures where deterministic attention takes
+                                                           ///< batch-first order and keeps its output in both orders
   bool ulysses_keeps_output = false;      ///< the attention output before the all-to-all stays saved
+  bool quantised_activations = true;      ///< 8- and 4-bit linear layers keep their input in that type
+  bool quantised_own_copy = false;        ///< delayed scaling: also where something keeps it in 16 bits anyway
+  bool quantised_weight_cache = true;     ///< the quantised weight stays beside the 16-bit one
+  bool eager_gate_copy = false;           ///< without compilation the activated gate stays saved beside gate and up
+  std::vector<KeptOutput> operators_kept; ///< by recomputation of operators; what compilation drops: see `compiled_drops`
+  std::vector<KeptOutput> compiled_drops; ///< of these, those that compiled code does not keep
   Bytes workspace_head{0};                ///< fitted: library workspaces on the stage with the head
   Bytes workspace{0};                     ///< fitted: library workspaces on other stages
-  Bytes moe_allowance{0};                 ///< one-off per rank of MoE models, cause not identified
+  double moe_copies = 0; ///< copies of the rows that a rank's experts receive, once per rank, cause not identified
   CrossEntropy cross_entropy = CrossEntropy::vocab_parallel;
   Bytes context{0};                ///< device context and kernels, outside the allocator
   Bytes communicator{0};           ///< per active communicator, outside the allocator
@@ -50,6 +63,7 @@ struct Semantics {
   double fragmentation_moe = 0.06;
   double fragmentation_long = 0.07;       ///< with cp > 1
   double fragmentation_expandable = 0.02; ///< with expandable segments
+  std::optional<CrossEntropy> cross_entropy_compiled; ///< loss where the job is compiled
 
   // Gradient buckets (elements) and gathers
   std::int64_t bucket_floor = 40'000'000; ///< bucket = max(floor, per_rank * dp)

@@ -131,7 +131,8 @@ void add_layout(std::vector<Field>& list) {
         return r.layout.ep > 1 ? FieldValue(std::string(id_of(r.layout.expert_dispatch.kind))) : FieldValue();
       }));
   list.push_back(text_field("recompute", "recompute", "activations computed again in the backward pass",
-                            ids(std::array{RecomputeKind::none, RecomputeKind::full, RecomputeKind::selective}),
+                            ids(std::array{RecomputeKind::none, RecomputeKind::full, RecomputeKind::selective,
+                                           RecomputeKind::operators}),
                             [](Row r) { return FieldValue(std::string(id_of(r.layout.recompute.kind))); }));
   list.push_back(text_field("recompute_detail", "recompute", "the same with method, count and modules", {},
                             [](Row r) { return FieldValue(recompute_text(r.layout.recompute)); }));

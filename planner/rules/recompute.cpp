@@ -24,6 +24,8 @@ std::optional<Rejection> sensible(const RuleInput& in) {
   const RecomputeChoice& r = in.layout.recompute;
   if (r.kind == RecomputeKind::selective && r.modules.empty())
     return reject("selective recomputation names no module", 1, 0, {"recompute.modules [core-attention]", "recompute none"});
+  if (r.kind == RecomputeKind::operators && (in.model.moe || in.model.latent))
+    return reject("what a policy by operator keeps of experts or latent attention is not modelled", 1, 0, {"recompute full"});
   const bool moe = in.model.moe.has_value();
   const bool dense = !moe || in.model.moe->first_dense > 0 || in.model.moe->every > 1 || !in.model.moe->dense_layers.empty();
   for (const RecomputeModule module : r.modules) {

@@ -97,7 +97,7 @@ TEST(StateCases, ZeroTablesPerStage) {
   const Semantics deepspeed = data().semantics("deepspeed").value();
   const auto per_element = [&](ShardingKind kind) {
     const StateBytes bytes =
-        state_bytes(parameter, kRanks, JobSpec{}, deepspeed, ShardingChoice{kind, std::nullopt}, false);
+        state_bytes(parameter, kRanks, JobSpec{}, deepspeed, LowPrecision{}, ShardingChoice{kind, std::nullopt}, false);
     return static_cast<double>(bytes.device().value) / kElements;
   };
   EXPECT_DOUBLE_EQ(per_element(ShardingKind::none), 18); // 2 + 4 + 4 + 8
@@ -174,7 +174,7 @@ TEST(StateCases, BytesPerParameterAreARecipe) {
     job.gradient = row.gradient;
     const auto bytes = [&](ShardingKind kind) {
       return static_cast<double>(
-                 state_bytes(parameter, kRanks, job, megatron, ShardingChoice{kind, std::nullopt}, false)
+                 state_bytes(parameter, kRanks, job, megatron, LowPrecision{}, ShardingChoice{kind, std::nullopt}, false)
                      .device()
                      .value) /
              elements;

@@ -2,6 +2,7 @@
 #include "core/program/axes/data_detail.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -55,23 +56,40 @@ std::vector<Op> reductions(const LayerContext& c, const Mesh& mesh, std::int64_t
   return ops;
 }
 
-std::vector<Op> gathers(const LayerContext& c, const Mesh& mesh, std::int64_t elements, bool expert) {
+Bytes gathered_bytes(const LayerContext& c, std::int64_t elements, std::int64_t quantised) {
+  if (!c.job->quantised_weights || !c.low.active) quantised = 0;
+  const double bytes = c.low.gathered_weight * static_cast<double>(quantised);
+  return Bytes((elements - quantised) * c.width + std::llround(bytes));
+}
+
+namespace {
+
+std::vector<Op> gather(const LayerContext& c, const Mesh& mesh, std::int64_t elements, std::int64_t quantised, bool expert) {
   std::vector<Op> ops;
   const Group shard = expert ? Group::expert_shard : Group::shard;
   if (elements == 0 || mesh.size(shard) == 1 || c.layout.sharding.kind == ShardingKind::none) return ops;
   ops.push_back(transfer(Collective::all_gather, shard, c.dtype, elements, Stream::parameters));
+  ops.back().bytes = gathered_bytes(c, elements, quantised);
   return ops;
+}
+
+} // namespace
+
+std::vector<Op> trained_gathers(const LayerContext& c, const Mesh& mesh, const Elements& e, bool expert) {
+  // Adapters run in 16 bits: where something is frozen, nothing that is trained is quantised.
+  const std::int64_t frozen = expert ? e.frozen_expert : e.frozen_dense;
+  const std::int64_t quantised = frozen > 0 ? 0 : expert ? e.quantised_expert : e.quantised_dense;
+  return gather(c, mesh, expert ? e.trained_expert() : e.trained_dense(), quantised, expert);
+}
+
+std::vector<Op> gathers(const LayerContext& c, const Mesh& mesh, const Elements& e, bool expert) {
+  return expert ? gather(c, mesh, e.expert, e.quantised_expert, true) : gather(c, mesh, e.dense, e.quantised_dense, false);
 }
 
 Elements elements_of_role(const Program& program, const Role& role) {
   Elements total;
   for (const Chunk& chunk : role.chunks)
-    for (const int block : chunk.blocks) {
-      const Elements here = elements_of(program.blocks[static_cast<std::size_t>(block)]);
-      total.dense += here.dense;
-      total.expert += here.expert;
-      total.tp_replicated += here.tp_replicated;
-    }
+    for (const int block : chunk.blocks) total += elements_of(program.blocks[static_cast<std::size_t>(block)]);
   return total;
 }
 
@@ -126,8 +144,8 @@ void bucketed_reduction(const LayerContext& c, const Program& program, const Rol
   int expert_end = dense_end;
   for (int position = dense_end - 1; position >= 0; --position) {
     const Elements here = elements_of(block_at(program, chunk, position));
-    pending.dense += here.dense;
-    pending.expert += here.expert;
+    pending.dense += here.trained_dense();
+    pending.expert += here.trained_expert();
     ChunkOp place;
     place.pass = gradient_pass(program);
     place.position = position;
@@ -157,9 +175,8 @@ void bucketed_gather(const LayerContext& c, const Program& program, Chunk& chunk
   int needed_at = 0;
   for (int position = 0; position < count; ++position) {
     const Elements here = elements_of(block_at(program, chunk, position));
-    pending.dense += here.dense;
-    pending.expert += here.expert;
-    if (position + 1 < count && pending.dense + pending.expert < bucket) continue;
+    pending += here;
+    if (position + 1 < count && pending.trained_dense() + pending.trained_expert() < bucket) continue;
     ChunkOp place;
     place.pass = Pass::forward;
     place.position = 0;
@@ -167,8 +184,8 @@ void bucketed_gather(const LayerContext& c, const Program& program, Chunk& chunk
     place.when = When::first_micro_batch;
     place.needed_at = needed_at;
     place.covers = range(needed_at, position + 1);
-    append(chunk, gathers(c, program.mesh, pending.dense, false), place);
-    append(chunk, gathers(c, program.mesh, pending.expert, true), place);
+    append(chunk, trained_gathers(c, program.mesh, pending, false), place);
+    append(chunk, trained_gathers(c, program.mesh, pending, true), place);
     pending = {};
     needed_at = position + 1;
   }
@@ -183,13 +200,13 @@ void reduction_per_block(const LayerContext& c, const Program& program, Chunk& c
     place.pass = gradient_pass(program);
     place.position = position;
     place.when = when;
-    place.allocates = Bytes(width * (here.dense + here.expert));
+    place.allocates = Bytes(width * (here.trained_dense() + here.trained_expert()));
     place.frees = place.allocates;
     place.covers = {position};
     place.freed_after = std::max(0, position - 1); // the input of one reduction stays until the next one is issued
-    append(chunk, reductions(c, program.mesh, here.dense, false), place);
-    if (here.dense > 0) place.allocates = place.frees = Bytes(0);
-    append(chunk, reductions(c, program.mesh, here.expert, true), place);
+    append(chunk, reductions(c, program.mesh, here.trained_dense(), false), place);
+    if (here.trained_dense() > 0) place.allocates = place.frees = Bytes(0);
+    append(chunk, reductions(c, program.mesh, here.trained_expert(), true), place);
   }
 }
 
@@ -201,7 +218,8 @@ void gather_per_block(const LayerContext& c, const Program& program, Chunk& chun
     const int position = pass == Pass::forward ? step : count - 1 - step;
     const int before = pass == Pass::forward ? position - 1 : position + 1;
     const Elements here = elements_of(block_at(program, chunk, position));
-    const Bytes whole((here.dense + here.expert) * c.width);
+    const Bytes whole = gathered_bytes(c, here.dense + here.expert, here.quantised_dense + here.quantised_expert);
+    const double trained = static_cast<double>(here.trained_dense() + here.trained_expert());
     ChunkOp flat;
     flat.pass = pass;
     flat.position = step == 0 ? position : before;
@@ -213,9 +231,9 @@ void gather_per_block(const LayerContext& c, const Program& program, Chunk& chun
     flat.frees = whole;
     flat.freed_after = position;
     flat.covers = {position};
-    append(chunk, gathers(c, program.mesh, here.dense, false), flat);
+    append(chunk, gathers(c, program.mesh, here, false), flat);
     if (here.dense > 0) flat.allocates = flat.frees = Bytes(0);
-    append(chunk, gathers(c, program.mesh, here.expert, true), flat);
+    append(chunk, gathers(c, program.mesh, here, true), flat);
 
     // Copy out of the flat buffer; in backward the unsharded gradients of the block stand beside it.
     ChunkOp copy;
@@ -229,7 +247,8 @@ void gather_per_block(const LayerContext& c, const Program& program, Chunk& chun
     Kernel kernel;
     kernel.bytes = 2.0 * static_cast<double>(whole.value);
     copy.op.kernels = {kernel};
-    copy.allocates = pass == Pass::forward ? whole : whole + whole;
+    const Bytes gradients(static_cast<std::int64_t>(trained) * c.width);
+    copy.allocates = pass == Pass::forward ? whole : whole + gradients;
     copy.frees = copy.allocates;
     copy.freed_after = position;
     if (whole.value > 0) chunk.between.push_back(copy);
@@ -243,9 +262,43 @@ Elements elements_of(const Block& block) {
   for (const Parameter& parameter : block.parameters) {
     const std::int64_t local = parameter.local_elements();
     (parameter.expert ? elements.expert : elements.dense) += local;
-    if (parameter.replicated_tp) elements.tp_replicated += local;
+    if (parameter.frozen) (parameter.expert ? elements.frozen_expert : elements.frozen_dense) += local;
+    if (parameter.quantised) (parameter.expert ? elements.quantised_expert : elements.quantised_dense) += local;
+    if (parameter.replicated_tp && !parameter.frozen) elements.tp_replicated += local;
   }
   return elements;
+}
+
+Elements& Elements::operator+=(const Elements& other) {
+  dense += other.dense;
+  expert += other.expert;
+  tp_replicated += other.tp_replicated;
+  frozen_dense += other.frozen_dense;
+  frozen_expert += other.frozen_expert;
+  quantised_dense += other.quantised_dense;
+  quantised_expert += other.quantised_expert;
+  return *this;
+}
+
+std::vector<Parameter> stand_ins(const Elements& e) {
+  std::vector<Parameter> list;
+  const auto add = [&list](std::int64_t elements, bool expert, bool replicated, bool quantised, bool frozen) {
+    if (elements > 0) list.push_back({"", {}, {elements}, expert, replicated, quantised, frozen});
+  };
+  // Sums do not say how sorts overlap. Quantised weights are frozen where anything is; else replicated as far as may be.
+  const bool frozen = e.frozen_dense > 0;
+  const std::int64_t both = frozen ? 0 : std::min(e.tp_replicated, e.quantised_dense);
+  add(e.frozen_dense - (frozen ? e.quantised_dense : 0), false, false, false, true);
+  add(frozen ? e.quantised_dense : 0, false, false, true, true);
+  add(both, false, true, true, false);
+  add(e.tp_replicated - both, false, true, false, false);
+  add(frozen ? 0 : e.quantised_dense - both, false, false, true, false);
+  add(e.trained_dense() - e.tp_replicated - (frozen ? 0 : e.quantised_dense - both), false, false, false, false);
+  const bool frozen_experts = e.frozen_expert > 0;
+  add(e.quantised_expert, true, false, true, frozen_experts);
+  add(frozen_experts ? e.frozen_expert - e.quantised_expert : 0, true, false, false, true);
+  add(e.trained_expert() - (frozen_experts ? 0 : e.quantised_expert), true, false, false, false);
+  return list;
 }
 
 void add_collectives(const LayerContext& c, const Program& program, Role& role, Chunk& chunk) {

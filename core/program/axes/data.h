@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "core/program/context.h"
 #include "core/program/program.h"
 
@@ -10,9 +12,19 @@ namespace foretrain::data {
 struct Elements {
   std::int64_t dense = 0;
   std::int64_t expert = 0;
-  std::int64_t tp_replicated = 0; ///< part of `dense` that every tp rank holds
+  std::int64_t tp_replicated = 0;    ///< part of `dense` that is trained and that every tp rank holds
+  std::int64_t frozen_dense = 0;     ///< part of `dense` that is not trained
+  std::int64_t frozen_expert = 0;    ///< part of `expert` that is not trained
+  std::int64_t quantised_dense = 0;  ///< part of `dense` that products read in 8 or 4 bits
+  std::int64_t quantised_expert = 0; ///< the same of `expert`
+  [[nodiscard]] std::int64_t trained_dense() const { return dense - frozen_dense; }
+  [[nodiscard]] std::int64_t trained_expert() const { return expert - frozen_expert; }
+  Elements& operator+=(const Elements& other);
+  bool operator==(const Elements&) const = default;
 };
 [[nodiscard]] Elements elements_of(const Block& block);
+/// A parameter of each sort that is there, with these sums together: all that the collectives depend on.
+[[nodiscard]] std::vector<Parameter> stand_ins(const Elements& elements);
 
 /// Adds the collectives between blocks to a chunk of `role`: bucketed reductions in the last micro-batch's backward, or
 /// per block and micro-batch for sharded gradients and parameters; gathers before use.

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "core/program/axes/data_detail.h"
+#include "core/program/axes/expert.h"
 #include "core/program/state.h"
 
 namespace foretrain::data {
@@ -20,7 +22,7 @@ Bytes dummy_weight_gradients(const LayerContext& c, const Program& program, cons
       const Block& block = program.blocks[static_cast<std::size_t>(index)];
       if (block.kind != BlockKind::layer && block.kind != BlockKind::mtp) continue;
       for (const Parameter& parameter : block.parameters) {
-        if (parameter.local.size() < 2 || parameter.name.find("router") != std::string::npos ||
+        if (parameter.frozen || parameter.local.size() < 2 || parameter.name.find(".adapter") != std::string::npos || parameter.name.find("router") != std::string::npos ||
             parameter.name.find("embedding") != std::string::npos)
           continue;
         const std::vector<std::int64_t> matrix(parameter.local.end() - 2, parameter.local.end());
@@ -38,7 +40,7 @@ StateBytes state_of_role(const LayerContext& c, const Program& program, const Ro
     for (const int index : chunk.blocks)
       for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
         state += state_bytes(parameter, program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard), *c.job,
-                             *c.semantics, c.layout.sharding, c.layout.offload.optimizer);
+                             *c.semantics, c.low, c.layout.sharding, c.layout.offload.optimizer);
   return state;
 }
 
@@ -64,15 +66,25 @@ void add_persistent(const LayerContext& c, const Program& program, Role& role) {
   add("moments", MemoryPart::moments, state.moments);
   if (c.layout.sharding.kind == ShardingKind::parameters && !reshards(c)) {
     const Elements total = elements_of_role(program, role);
-    add("unsharded parameters", MemoryPart::parameters, Bytes((total.dense + total.expert) * c.width));
-    add("unsharded gradients", MemoryPart::gradients, Bytes((total.dense + total.expert) * bits_of(gradient_dtype(c)) / 8));
+    add("unsharded parameters", MemoryPart::parameters,
+        gathered_bytes(c, total.dense + total.expert, total.quantised_dense + total.quantised_expert));
+    add("unsharded gradients", MemoryPart::gradients,
+        Bytes((total.trained_dense() + total.trained_expert()) * bits_of(gradient_dtype(c)) / 8));
+  }
+  if (c.low.active && c.low.cached_weights && !c.job->quantised_weights) {
+    const Elements total = elements_of_role(program, role);
+    add("quantised weights", MemoryPart::parameters,
+        Bytes(std::llround(c.low.weight * c.low.directions * static_cast<double>(total.quantised_dense + total.quantised_expert))));
   }
   if (s.dummy_weight_gradients) add("cached weight gradients", MemoryPart::temporaries, dummy_weight_gradients(c, program, role));
   const bool has_head = role.stage == program.stages - 1;
   add("workspaces", MemoryPart::temporaries, has_head ? s.workspace_head : s.workspace);
   if (has_head && program.stages > 1 && s.keeps_input_gradient)
     add("input gradient of the micro-batch before", MemoryPart::temporaries, role.boundary);
-  if (c.model->moe) add("unexplained part of mixture-of-experts runs", MemoryPart::temporaries, s.moe_allowance);
+  if (c.model->moe) {
+    const double rows = static_cast<double>(expert::sizes_of(c).received * c.model->hidden * c.width);
+    add("unexplained part of mixture-of-experts runs", MemoryPart::temporaries, Bytes(std::llround(s.moe_copies * rows)));
+  }
   const bool zero = s.family == SemanticsFamily::zero && c.layout.sharding.kind != ShardingKind::none;
   if (zero) {
     add("reduce bucket", MemoryPart::buckets, Bytes(s.reduce_bucket * c.width * (c.layout.overlap.dp_gradients ? 2 : 1)));

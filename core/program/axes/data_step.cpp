@@ -35,8 +35,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   };
   const bool once = sharding == ShardingKind::none || sharding == ShardingKind::optimizer;
   if (once && !(c.layout.overlap.dp_gradients && s.dp_gradient_overlap)) {
-    for (Op& op : reductions(c, mesh, total.dense, false)) add(std::move(op));
-    for (Op& op : reductions(c, mesh, total.expert, true)) add(std::move(op));
+    for (Op& op : reductions(c, mesh, total.trained_dense(), false)) add(std::move(op));
+    for (Op& op : reductions(c, mesh, total.trained_expert(), true)) add(std::move(op));
   }
   if (c.sp && total.tp_replicated > 0) {
     // Norm and router gradients are partial sums under sequence parallelism.
@@ -45,7 +45,7 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     add(std::move(op));
   }
   const bool end_stage = role.stage == 0 || role.stage == program.stages - 1;
-  if (c.model->tied_embeddings && program.stages > 1 && end_stage) {
+  if (c.model->tied_embeddings && program.stages > 1 && end_stage && !c.job->lora) {
     Op op = transfer(Collective::all_reduce, Group::embedding, gradient_dtype(c),
                      c.vocab_padded / c.layout.tp * c.model->hidden, Stream::gradients);
     op.part = TimePart::pp;
@@ -54,7 +54,7 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
 
   const int dense_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::shard);
   const int expert_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::expert_shard);
-  const auto mine = static_cast<double>(owned(total.dense, dense_parts) + owned(total.expert, expert_parts));
+  const auto mine = static_cast<double>(owned(total.trained_dense(), dense_parts) + owned(total.trained_expert(), expert_parts));
   const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
   add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine));
   if (mesh.world() > 1) {
@@ -79,13 +79,21 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   } else {
     add(step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine));
   }
-  const double held = once ? static_cast<double>(total.dense + total.expert) : mine;
+  const double held = once ? static_cast<double>(total.trained_dense() + total.trained_expert()) : mine;
   add(step_compute(Segment::zero_gradients, TimePart::optimizer, gradient_width * held));
+  // 16-bit weights are quantised once per step, both ways where products need it.
+  if (c.low.active && c.low.cached_weights) {
+    const double copies = c.low.weight * c.low.directions;
+    const auto quantised = static_cast<double>(total.quantised_dense + total.quantised_expert);
+    const bool frozen = total.frozen_dense > 0; // frozen weights were quantised before the first step
+    if (!frozen && quantised > 0)
+      add(step_compute(Segment::optimizer, TimePart::optimizer, (static_cast<double>(c.width) * c.low.passes + copies) * quantised));
+  }
   const bool gathers_at_end = (sharding == ShardingKind::optimizer || sharding == ShardingKind::gradients) &&
                               !(c.layout.overlap.dp_parameters && s.dp_parameter_overlap);
   if (gathers_at_end) {
-    for (Op& op : gathers(c, mesh, total.dense, false)) add(std::move(op));
-    for (Op& op : gathers(c, mesh, total.expert, true)) add(std::move(op));
+    for (Op& op : trained_gathers(c, mesh, total, false)) add(std::move(op));
+    for (Op& op : trained_gathers(c, mesh, total, true)) add(std::move(op));
   }
 }
 

@@ -17,11 +17,15 @@ namespace foretrain::tensor {
 /// the row width of the tensor.
 int enter(BlockBuilder& b, int shard, const std::string& name, std::int64_t width);
 
+/// The same tensor in backward: gathered once more, or what the forward gathered where the semantics keep that.
+int enter_again(BlockBuilder& b, int shard, const std::string& name, std::int64_t width);
+
 /// Forward exit: reduces `partial` over tp; the buffer that holds this rank's share.
 int leave(BlockBuilder& b, int partial, const std::string& name, std::int64_t width);
 
-/// Backward of `leave`: the whole gradient that the row-split GEMM's backward reads.
-int enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width);
+/// Backward of `leave`: the whole gradient that the row-split GEMM's backward reads. `low`: of a linear layer in 8 or 4
+/// bits, which gathers it quantised.
+int enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low = false);
 
 /// Backward of `enter`: reduces the column-split GEMM's input gradient over tp; this rank's share.
 int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width);

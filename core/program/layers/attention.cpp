@@ -17,13 +17,16 @@ public:
     const std::int64_t h = c.model->hidden;
     input_ = input;
     sum_ = sum;
-    norm_ = declare_norm(b, input, "norm1");
+    norm_ = declare_norm(b, input, "norm1", quantises_norm(c, AdapterTarget::qkv));
     core_ = declare_core(b, AttentionWidths{c.heads, c.kv_heads, c.model->head_dim, c.model->head_dim, window_});
     declare_parameters(b);
+    kept_ = kept_buffer(b, out_, core_.out, true);
     emit_until_core(b);
-    core_forward(b, core_);
+    const bool again = b.pass() == Pass::recompute;
+    if (!(again && keeps_output(c, KeptOutput::attention))) core_forward(b, core_);
+    keep(b, out_, core_.out, kept_);
     const int partial = b.temporary("attention_out", {c.tokens, h});
-    linear_forward(b, out_, core_.out, partial);
+    forward_keeping(b, out_, kept_, partial, keeps_output(c, KeptOutput::attention_out) ? h : 0);
     const int share = tensor::leave(b, partial, "attention_out", h);
     dropout_ = declare_dropout(b, "attention_out");
     b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_), {traffic(c, residual_bytes(c))});
@@ -33,16 +36,17 @@ public:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     const int grad_out =
-        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h);
+        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h, out_.low);
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
     linear_input_gradient(b, out_, grad_out, grad_core);
-    linear_weight_gradient(b, out_, core_.out, grad_out);
+    linear_weight_gradient(b, out_, kept_, grad_out);
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     const int grad_qkv = b.temporary("dqkv", {c.tokens, qkv_.out});
     b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c))});
-    if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    const bool reads_norm = needs_input(b, qkv_);
+    if (reads_norm && recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
     const int grad_norm = b.temporary("dnorm1", {c.tokens, h});
-    const int gathered = tensor::enter(b, norm_.output, "norm1", h);
+    const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm1", h) : -1;
     linear_input_gradient(b, qkv_, grad_qkv, grad_norm);
     const int share = tensor::leave_backward(b, grad_norm, "norm1", h);
     linear_weight_gradient(b, qkv_, gathered, grad_qkv);
@@ -59,12 +63,11 @@ private:
     const std::int64_t gate_local = m.output_gate ? std::int64_t{c.heads} * d : 0;
     const std::int64_t whole = (std::int64_t{m.heads} + 2 * m.kv_heads) * d + gate;
     const std::int64_t local = (std::int64_t{c.heads} + 2 * c.kv_heads) * d + gate_local;
-    qkv_ = {Segment::qkv, b.parameter({"qkv", {whole, h}, {local, h}, false, false}), c.tokens, h, local};
+    qkv_ = declare_linear(b, Segment::qkv, {"qkv", {whole, h}, {local, h}}, c.tokens, Split::columns, AdapterTarget::qkv);
     if (m.qkv_bias) b.parameter({"qkv.bias", {whole}, {local}, false, false});
     const std::int64_t inner = std::int64_t{c.heads} * d;
-    out_ = {Segment::attention_out,
-            b.parameter({"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}, false, false}), c.tokens, inner,
-            h};
+    out_ = declare_linear(b, Segment::attention_out, {"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}},
+                          c.tokens, Split::rows, AdapterTarget::attention_out);
     if (m.out_bias) b.parameter({"attention_out.bias", {h}, {h}, false, true});
     if (m.qk_norm == QkNorm::per_head) b.parameter({"qk_norm", {2 * d}, {2 * d}, false, true});
     if (m.qk_norm == QkNorm::full_width) {
@@ -79,7 +82,12 @@ private:
     norm_forward(b, norm_);
     const int gathered = tensor::enter(b, norm_.output, "norm1", c.model->hidden);
     const int mixed = b.temporary("qkv", {c.tokens, qkv_.out});
-    linear_forward(b, qkv_, gathered, mixed);
+    const std::int64_t d = c.model->head_dim;
+    std::int64_t kept = 0;
+    if (keeps_output(c, KeptOutput::query)) kept += c.heads * d;
+    if (keeps_output(c, KeptOutput::key)) kept += c.kv_heads * d;
+    if (keeps_output(c, KeptOutput::value)) kept += c.kv_heads * d;
+    forward_keeping(b, qkv_, gathered, mixed, kept);
     rope_forward(b, mixed);
   }
 
@@ -113,6 +121,7 @@ private:
   Norm norm_;
   Dropout dropout_;
   AttentionCore core_;
+  int kept_ = -1; ///< input of the output projection as it stays
   Linear qkv_;
   Linear out_;
 };

@@ -26,7 +26,7 @@ struct AttentionCore {
   int out = -1;       ///< input of the output projection, this rank's tokens and heads
   int statistics = -1; ///< log-sum-exp, fp32
   int probabilities = -1; ///< unfused attention only
-  int pre_exchange = -1;  ///< Ulysses: output before the all-to-all, where the semantics keep it
+  int pre_exchange = -1;  ///< Ulysses: output before the all-to-all, where the semantics keep it; else in batch-first order
 };
 
 [[nodiscard]] AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths);

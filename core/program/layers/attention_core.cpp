@@ -201,13 +201,15 @@ AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths) {
     core.pre_exchange = c.semantics->ulysses_keeps_output
                             ? b.activation("attention.by_heads", {s.tokens, s.heads * widths.v_dim})
                             : b.temporary("attention.by_heads", {s.tokens, s.heads * widths.v_dim});
+  } else if (c.batch_first) {
+    core.pre_exchange = b.activation("attention.batch_first", {s.tokens, s.heads * widths.v_dim});
   }
   return core;
 }
 
 void core_forward(BlockBuilder& b, const AttentionCore& core) {
   const LayerContext& c = b.context();
-  const int out = c.ulysses > 1 ? core.pre_exchange : core.out;
+  const int out = core.pre_exchange >= 0 ? core.pre_exchange : core.out;
   if (c.ring == 1)
     b.compute(Segment::attention, {core.q, core.k, core.v}, core_writes(core, out),
               {core_kernel(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length)});
@@ -217,6 +219,9 @@ void core_forward(BlockBuilder& b, const AttentionCore& core) {
     const AttentionWidths& w = core.widths;
     b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
                  Bytes(c.tokens * w.heads * w.v_dim * c.width), {out}, {core.out});
+  } else if (out != core.out) { // back to the order of the rest
+    const std::int64_t bytes = c.tokens * core.widths.heads * core.widths.v_dim * c.width;
+    b.compute(Segment::attention, {out}, {core.out}, {traffic(c, 2 * static_cast<double>(bytes))});
   }
 }
 
@@ -234,6 +239,7 @@ std::array<int, 3> core_backward(BlockBuilder& b, const AttentionCore& core, int
     if (!c.semantics->ulysses_keeps_output)
       b.collective(Collective::all_to_all, exchange, Bytes(c.tokens * w.heads * w.v_dim * c.width), {core.out}, {out});
   }
+  if (c.ulysses == 1 && core.pre_exchange >= 0) out = core.pre_exchange;
   const CoreGradients g = declare_gradients(b, core);
   if (c.ring == 1) {
     std::vector<int> reads = backward_reads(core, out, grad);
@@ -258,7 +264,7 @@ AttentionCore recompute_core(BlockBuilder& b, const AttentionCore& core) {
   const CoreSizes s = sizes_of(c, core.widths);
   AttentionCore again = core;
   again.out = b.temporary("attention.again", {c.tokens, std::int64_t{core.widths.heads} * core.widths.v_dim});
-  if (c.ulysses > 1) again.pre_exchange = b.temporary("attention.by_heads.again", {s.tokens, s.heads * core.widths.v_dim});
+  if (core.pre_exchange >= 0) again.pre_exchange = b.temporary("attention.by_heads.again", {s.tokens, s.heads * core.widths.v_dim});
   recomputed(b, [&] { core_forward(b, again); });
   return again;
 }

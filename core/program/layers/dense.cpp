@@ -6,7 +6,7 @@
 namespace foretrain::layers {
 
 Mlp declare_mlp(BlockBuilder& b, const std::string& name, std::int64_t ffn, Segment up, Segment activation,
-                Segment down) {
+                Segment down, bool adapters) {
   const LayerContext& c = b.context();
   const std::int64_t h = c.model->hidden;
   const std::int64_t matrices = c.model->gated ? 2 : 1;
@@ -14,39 +14,56 @@ Mlp declare_mlp(BlockBuilder& b, const std::string& name, std::int64_t ffn, Segm
   Mlp mlp;
   mlp.activation = activation;
   mlp.width = local;
-  mlp.up = {up, b.parameter({name + "_up", {matrices * ffn, h}, {matrices * local, h}, false, false}), c.tokens, h,
-            matrices * local};
-  mlp.down = {down, b.parameter({name + "_down", {h, ffn}, {h, local}, false, false}), c.tokens, local, h};
+  const auto target = [adapters](AdapterTarget t) { return adapters ? std::optional(t) : std::nullopt; };
+  mlp.up = declare_linear(b, up, {name + "_up", {matrices * ffn, h}, {matrices * local, h}}, c.tokens, Split::columns,
+                          target(AdapterTarget::ffn_up));
+  mlp.down = declare_linear(b, down, {name + "_down", {h, ffn}, {h, local}}, c.tokens, Split::rows,
+                            target(AdapterTarget::ffn_down));
   if (c.model->mlp_bias) {
     b.parameter({name + "_up.bias", {matrices * ffn}, {matrices * local}, false, false});
     b.parameter({name + "_down.bias", {h}, {h}, false, true});
   }
   mlp.up_out = b.activation(name + "_up", {c.tokens, matrices * local});
   mlp.hidden = b.activation(name + "_hidden", {c.tokens, local});
+  mlp.kept = kept_buffer(b, mlp.down, mlp.hidden, false);
+  if (c.model->gated && c.semantics->eager_gate_copy && !c.job->compiled) mlp.gate = b.activation(name + "_gate", {c.tokens, local});
   return mlp;
 }
 
 void mlp_activation(BlockBuilder& b, const Mlp& mlp) {
   const LayerContext& c = b.context();
   const double moved = static_cast<double>(c.width * c.tokens) * static_cast<double>(mlp.up.out + mlp.width);
-  b.compute(mlp.activation, {mlp.up_out}, {mlp.hidden}, {traffic(c, moved)});
+  std::vector<int> writes = {mlp.hidden};
+  if (mlp.gate >= 0) writes.push_back(mlp.gate);
+  b.compute(mlp.activation, {mlp.up_out}, std::move(writes), {traffic(c, moved)});
+  keep(b, mlp.down, mlp.hidden, mlp.kept);
 }
 
 void mlp_forward(BlockBuilder& b, const Mlp& mlp, int gathered, int partial) {
-  linear_forward(b, mlp.up, gathered, mlp.up_out);
+  const LayerContext& c = b.context();
+  std::int64_t kept = 0;
+  if (keeps_output(c, KeptOutput::gate) && c.model->gated) kept += mlp.width;
+  if (keeps_output(c, KeptOutput::up)) kept += mlp.width;
+  forward_keeping(b, mlp.up, gathered, mlp.up_out, kept);
   mlp_activation(b, mlp);
-  linear_forward(b, mlp.down, mlp.hidden, partial);
+  const bool again = b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators;
+  // Recomputation ends with the last tensor that the backward reads, which comes before the down projection.
+  const int out = keeps_output(c, KeptOutput::down) ? b.activation(b.at(partial).name + ".kept", b.at(partial).shape) : -1;
+  if (!again) linear_forward(b, mlp.down, mlp.kept, partial);
+  if (out >= 0) again ? b.compute(mlp.down.segment, {out}, {}, {}) : b.compute(mlp.down.segment, {partial}, {out}, {});
 }
 
 int mlp_backward(BlockBuilder& b, const Mlp& mlp, int grad_partial, int grad_gathered, const std::string& name) {
   const LayerContext& c = b.context();
   const int grad_hidden = b.temporary("d" + name + "_hidden", {c.tokens, mlp.width});
   linear_input_gradient(b, mlp.down, grad_partial, grad_hidden);
-  if (recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { mlp_activation(b, mlp); });
-  linear_weight_gradient(b, mlp.down, mlp.hidden, grad_partial);
+  if (needs_input(b, mlp.down) && recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { mlp_activation(b, mlp); });
+  linear_weight_gradient(b, mlp.down, mlp.kept, grad_partial);
   const int grad_up = b.temporary("d" + name + "_up", {c.tokens, mlp.up.out});
   const double moved = static_cast<double>(c.width * c.tokens) * static_cast<double>(2 * mlp.up.out + mlp.width);
-  b.compute(mlp.activation, {mlp.up_out, grad_hidden}, {grad_up}, {traffic(c, moved)});
+  std::vector<int> reads = {mlp.up_out, grad_hidden};
+  if (mlp.gate >= 0) reads.push_back(mlp.gate);
+  b.compute(mlp.activation, std::move(reads), {grad_up}, {traffic(c, moved)});
   linear_input_gradient(b, mlp.up, grad_up, grad_gathered);
   return grad_up;
 }
@@ -59,10 +76,11 @@ public:
   void forward(BlockBuilder& b, int input, int sum) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    norm_ = declare_norm(b, input, "norm2");
-    mlp_ = declare_mlp(b, "ffn", c.model->ffn, Segment::ffn_up, Segment::activation, Segment::ffn_down);
+    norm_ = declare_norm(b, input, "norm2", quantises_norm(c, AdapterTarget::ffn_up));
+    mlp_ = declare_mlp(b, "ffn", c.model->ffn, Segment::ffn_up, Segment::activation, Segment::ffn_down, true);
     partial_ = b.temporary("ffn_down", {c.tokens, h});
     emit(b);
+    if (b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators) return;
     const int share = tensor::leave(b, partial_, "ffn_down", h);
     dropout_ = declare_dropout(b, "ffn_down");
     b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_),
@@ -73,11 +91,12 @@ public:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     if (recomputes(c, RecomputeModule::mlp)) recomputed(b, [&] { emit(b); });
-    const int grad_out = tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "ffn_down"), "ffn_down", h);
+    const int grad_out = tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "ffn_down"), "ffn_down", h, mlp_.down.low);
     const int grad_norm = b.temporary("dnorm2", {c.tokens, h});
     const int grad_up = mlp_backward(b, mlp_, grad_out, grad_norm, "ffn");
-    if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
-    const int gathered = tensor::enter(b, norm_.output, "norm2", h);
+    const bool reads_norm = needs_input(b, mlp_.up);
+    if (reads_norm && recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm2", h) : -1;
     const int share = tensor::leave_backward(b, grad_norm, "norm2", h);
     linear_weight_gradient(b, mlp_.up, gathered, grad_up);
     norm_backward(b, norm_, share, grad, grad_input);

@@ -6,7 +6,8 @@
 namespace foretrain::layers {
 
 CrossEntropy cross_entropy_of(const LayerContext& c) {
-  return c.job->cross_entropy.value_or(c.semantics->cross_entropy);
+  const Semantics& s = *c.semantics;
+  return c.job->cross_entropy.value_or(c.job->compiled ? s.cross_entropy_compiled.value_or(s.cross_entropy) : s.cross_entropy);
 }
 
 void Embedding::forward(BlockBuilder& b, int output) {
@@ -32,6 +33,10 @@ void Embedding::forward(BlockBuilder& b, int output) {
 void Embedding::backward(BlockBuilder& b, int grad_output) {
   const LayerContext& c = b.context();
   const std::int64_t h = c.model->hidden;
+  if (c.job->lora) { // a frozen table: nothing below asks for the gradient
+    b.compute(Segment::embedding, {grad_output}, {}, {});
+    return;
+  }
   const int gathered =
       tensor::enter_backward(b, dropout_backward(b, dropout_, grad_output, "embedding"), "embedding", h);
   in_weight_pass(b, [&] {
@@ -52,14 +57,54 @@ void Head::forward(BlockBuilder& b, int input) {
   norm_forward(b, norm_);
   const int gathered = tensor::enter(b, norm_.output, "final_norm", h);
   const int weight = owns_table_ ? b.parameter({"head", {c.vocab_padded, h}, {local, h}, false, false}) : -1;
-  head_ = {Segment::head, weight, c.tokens, h, local};
+  head_ = {Segment::head, weight, c.tokens, h, local, false, {}};
   logits_ = b.buffer("logits", c.dtype, {c.tokens, local}, MemoryPart::logits);
   linear_forward(b, head_, gathered, logits_);
   loss_forward(b);
 }
 
+/// Every rank sees the logits of the whole vocabulary; then eager operators: cast to fp32, log-softmax, and in backward
+/// the gradients of the picked values, of the log-softmax and of the cast (torch.nn.functional.cross_entropy).
+void Head::gathered_loss_forward(BlockBuilder& b) {
+  const LayerContext& c = b.context();
+  const auto elements = static_cast<double>(c.tokens * c.vocab_padded);
+  const auto width = static_cast<double>(c.width);
+  const std::vector<std::int64_t> shape = {c.tokens, c.vocab_padded};
+  gathered_ = logits_;
+  if (c.tp_split) {
+    gathered_ = b.buffer("logits.gathered", c.dtype, shape, MemoryPart::logits);
+    b.collective(Collective::all_gather, Group::tp, b.at(gathered_).bytes, {logits_}, {gathered_});
+  }
+  cast_ = b.buffer("loss.logits_fp32", DType::fp32, shape, MemoryPart::logits);
+  softmax_ = b.buffer("loss.log_softmax", DType::fp32, shape, MemoryPart::logits);
+  b.compute(Segment::loss, {gathered_}, {cast_}, {traffic(c, (width + 4) * elements)});
+  b.compute(Segment::loss, {cast_}, {softmax_}, {traffic(c, 8 * elements)});
+}
+
+int Head::gathered_loss_backward(BlockBuilder& b) {
+  const LayerContext& c = b.context();
+  const auto elements = static_cast<double>(c.tokens * c.vocab_padded);
+  const auto width = static_cast<double>(c.width);
+  const std::vector<std::int64_t> shape = {c.tokens, c.vocab_padded};
+  const int picked = b.buffer("loss.dlog_softmax", DType::fp32, shape, MemoryPart::logits);
+  const int grad32 = b.buffer("dlogits_fp32", DType::fp32, shape, MemoryPart::logits);
+  const int whole = b.buffer("dlogits.whole", c.dtype, shape, MemoryPart::logits);
+  b.compute(Segment::loss, {softmax_}, {picked}, {traffic(c, 4 * elements)});
+  b.compute(Segment::loss, {picked, softmax_}, {grad32}, {traffic(c, 12 * elements)});
+  // The step still holds the output of the model while its backward runs.
+  b.compute(Segment::loss, {grad32, gathered_}, {whole}, {traffic(c, (4 + width) * elements)});
+  if (!c.tp_split) return whole;
+  const int grad = b.buffer("dlogits", c.dtype, {c.tokens, c.vocab_padded / c.layout.tp}, MemoryPart::logits);
+  b.compute(Segment::loss, {whole}, {grad}, {traffic(c, 2 * width * elements / c.layout.tp)});
+  return grad;
+}
+
 void Head::loss_forward(BlockBuilder& b) {
   const LayerContext& c = b.context();
+  if (cross_entropy_of(c) == CrossEntropy::gathered) {
+    gathered_loss_forward(b);
+    return;
+  }
   const std::int64_t local = c.vocab_padded / c.layout.tp;
   const auto elements = static_cast<double>(c.tokens * local);
   const auto width = static_cast<double>(c.width);
@@ -95,6 +140,11 @@ void Head::loss_forward(BlockBuilder& b) {
     reads = {cast_};
     b.compute(Segment::loss, reads, {softmax_}, {traffic(c, 8 * elements)});
     break;
+  case CrossEntropy::gathered: break; // above
+  case CrossEntropy::compiled: // row maximum and sum of exponentials, in one fused pass
+    softmax_ = b.buffer("loss.statistics", statistics_dtype(c), {2, c.tokens}, MemoryPart::logits);
+    b.compute(Segment::loss, reads, {softmax_}, {traffic(c, width * elements)});
+    break;
   }
 }
 
@@ -109,6 +159,12 @@ int Head::loss_backward(BlockBuilder& b) {
   case CrossEntropy::vocab_parallel: {
     const int grad = b.buffer("dlogits", c.dtype, {c.tokens, local}, MemoryPart::logits);
     b.compute(Segment::loss, {softmax_}, {grad}, {traffic(c, (8 + width) * elements)});
+    return grad;
+  }
+  case CrossEntropy::gathered: return gathered_loss_backward(b);
+  case CrossEntropy::compiled: {
+    const int grad = b.buffer("dlogits", c.dtype, {c.tokens, local}, MemoryPart::logits);
+    b.compute(Segment::loss, {softmax_, logits_}, {grad}, {traffic(c, 2 * width * elements)});
     return grad;
   }
   case CrossEntropy::plain: {
@@ -127,10 +183,11 @@ void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
   const std::int64_t h = c.model->hidden;
   const int grad_logits = loss_backward(b);
   const int grad_norm = b.temporary("dfinal_norm", {c.tokens, h});
-  const int gathered = tensor::enter(b, norm_.output, "final_norm", h);
+  const bool trains = !c.job->lora;
+  const int gathered = trains ? tensor::enter_again(b, norm_.output, "final_norm", h) : -1;
   linear_input_gradient(b, head_, grad_logits, grad_norm);
   const int share = tensor::leave_backward(b, grad_norm, "final_norm", h);
-  in_weight_pass(b, [&] {
+  if (trains) in_weight_pass(b, [&] {
     // The whole input gradient is still referenced while the weight gradient runs (Megatron-LM layers.py).
     Op& op = b.compute(Segment::head, {gathered, grad_logits, grad_norm}, {},
                        {gemm(c, c.tokens, head_.out, h, GemmRole::weight_gradient)});

@@ -32,6 +32,8 @@ public:
 
 private:
   void loss_forward(BlockBuilder& b);
+  void gathered_loss_forward(BlockBuilder& b);
+  int gathered_loss_backward(BlockBuilder& b);
   int loss_backward(BlockBuilder& b);
 
   bool owns_table_;
@@ -40,6 +42,7 @@ private:
   int logits_ = -1;
   int softmax_ = -1; ///< fp32, where the loss keeps one
   int cast_ = -1;    ///< fp32 copy of the logits (plain loss)
+  int gathered_ = -1; ///< logits of the whole vocabulary (gathered loss)
 };
 
 /// The loss that applies: the job's choice or the semantics' default.

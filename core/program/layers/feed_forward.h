@@ -28,11 +28,13 @@ struct Mlp {
   Segment activation = Segment::activation;
   int up_out = -1;
   int hidden = -1; ///< activation output, input of the down projection
+  int kept = -1;   ///< the same as it stays for the backward
+  int gate = -1;   ///< eager operators: the activated gate, saved
   std::int64_t width = 0; ///< of this rank
 };
-/// `name` prefixes buffers and parameters; `ffn` is the width of the whole model.
+/// `name` prefixes buffers and parameters; `ffn` is the width of the whole model; `adapters`: its layers may carry some.
 [[nodiscard]] Mlp declare_mlp(BlockBuilder& b, const std::string& name, std::int64_t ffn, Segment up, Segment activation,
-                              Segment down);
+                              Segment down, bool adapters);
 void mlp_activation(BlockBuilder& b, const Mlp& mlp);
 /// From the gathered input to the down projection's partial sums.
 void mlp_forward(BlockBuilder& b, const Mlp& mlp, int gathered, int partial);

@@ -21,12 +21,14 @@ public:
     qk_ = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
     core_ = declare_core(b, AttentionWidths{c.heads, c.heads, static_cast<int>(qk_), mla.v_head_dim, window_});
     declare(b);
+    kept_ = kept_buffer(b, out_, core_.out, true);
     norm_forward(b, norm_);
     emit_down(b);
     emit_up(b);
     core_forward(b, core_);
+    keep(b, out_, core_.out, kept_);
     const int partial = b.temporary("attention_out", {c.tokens, h});
-    linear_forward(b, out_, core_.out, partial);
+    linear_forward(b, out_, kept_, partial);
     const int share = tensor::leave(b, partial, "attention_out", h);
     dropout_ = declare_dropout(b, "attention_out");
     b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_),
@@ -37,10 +39,10 @@ public:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     const int grad_out =
-        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h);
+        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h, out_.low);
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
     linear_input_gradient(b, out_, grad_out, grad_core);
-    linear_weight_gradient(b, out_, core_.out, grad_out);
+    linear_weight_gradient(b, out_, kept_, grad_out);
     if (recomputes(c, RecomputeModule::mla_up)) recomputed(b, [&] { emit_up(b); });
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     up_backward(b, g);
@@ -59,26 +61,33 @@ private:
     compressed_ = kv_lora_ + mla.qk_rope_head_dim;
     q_lora_ = mla.q_lora_rank.value_or(0);
     if (q_lora_ > 0) {
-      q_down_ = {Segment::mla_down, b.parameter({"q_down", {q_lora_, h}, {q_lora_, h}, false, true}), c.tokens_sp, h,
-                 q_lora_};
+      q_down_ = declare_linear(b, Segment::mla_down, {"q_down", {q_lora_, h}, {q_lora_, h}, false, true}, c.tokens_sp,
+                               Split::none);
       b.parameter({"q_norm", {q_lora_}, {q_lora_}, false, true});
       q_compressed_ = b.activation("q_compressed", {c.tokens_sp, q_lora_});
-      q_normed_ = b.activation("q_normed", {c.tokens_sp, q_lora_});
+      q_normed_ = normed(b, "q_normed", q_lora_);
     }
     const std::int64_t q_in = q_lora_ > 0 ? q_lora_ : h;
-    q_up_ = {Segment::mla_up, b.parameter({"q_up", {heads * qk_, q_in}, {c.heads * qk_, q_in}, false, false}), c.tokens,
-             q_in, c.heads * qk_};
-    kv_down_ = {Segment::mla_down, b.parameter({"kv_down", {compressed_, h}, {compressed_, h}, false, true}),
-                c.tokens_sp, h, compressed_};
+    q_up_ = declare_linear(b, Segment::mla_up, {"q_up", {heads * qk_, q_in}, {c.heads * qk_, q_in}}, c.tokens,
+                           Split::columns);
+    kv_down_ = declare_linear(b, Segment::mla_down, {"kv_down", {compressed_, h}, {compressed_, h}, false, true},
+                              c.tokens_sp, Split::none);
+    kept_norm_ = kept_buffer(b, kv_down_, norm_.output, false);
     b.parameter({"kv_norm", {kv_lora_}, {kv_lora_}, false, true});
     kv_compressed_ = b.activation("kv_compressed", {c.tokens_sp, compressed_});
-    kv_normed_ = b.activation("kv_normed", {c.tokens_sp, kv_lora_});
-    kv_up_ = {Segment::mla_up,
-              b.parameter({"kv_up", {heads * kv_out, kv_lora_}, {c.heads * kv_out, kv_lora_}, false, false}), c.tokens,
-              kv_lora_, c.heads * kv_out};
+    kv_normed_ = normed(b, "kv_normed", kv_lora_);
+    kv_up_ = declare_linear(b, Segment::mla_up, {"kv_up", {heads * kv_out, kv_lora_}, {c.heads * kv_out, kv_lora_}},
+                            c.tokens, Split::columns);
     const std::int64_t inner = std::int64_t{c.heads} * mla.v_head_dim;
-    out_ = {Segment::attention_out,
-            b.parameter({"attention_out", {h, heads * mla.v_head_dim}, {h, inner}, false, false}), c.tokens, inner, h};
+    out_ = declare_linear(b, Segment::attention_out, {"attention_out", {h, heads * mla.v_head_dim}, {h, inner}},
+                          c.tokens, Split::rows, AdapterTarget::attention_out);
+  }
+
+  /// Output of an inner norm, which only an up projection reads.
+  static int normed(BlockBuilder& b, const std::string& name, std::int64_t width) {
+    const LayerContext& c = b.context();
+    if (quantises_norm(c, std::nullopt)) return b.quantised(name, {c.tokens_sp, width}, MemoryPart::activations);
+    return b.activation(name, {c.tokens_sp, width});
   }
 
   [[nodiscard]] double norm_bytes(const LayerContext& c, std::int64_t width, int passes) const {
@@ -87,17 +96,18 @@ private:
 
   void emit_down(BlockBuilder& b) {
     const LayerContext& c = b.context();
+    keep(b, kv_down_, norm_.output, kept_norm_);
     if (q_lora_ > 0) {
-      linear_forward(b, q_down_, norm_.output, q_compressed_);
+      linear_forward(b, q_down_, kept_norm_, q_compressed_);
       b.compute(Segment::norm, {q_compressed_}, {q_normed_}, {traffic(c, norm_bytes(c, q_lora_, 2))});
     }
-    linear_forward(b, kv_down_, norm_.output, kv_compressed_);
+    linear_forward(b, kv_down_, kept_norm_, kv_compressed_);
     b.compute(Segment::norm, {kv_compressed_}, {kv_normed_}, {traffic(c, norm_bytes(c, kv_lora_, 2))});
   }
 
   void emit_up(BlockBuilder& b) {
     const LayerContext& c = b.context();
-    const int q_in = tensor::enter(b, q_lora_ > 0 ? q_normed_ : norm_.output, "q_normed", q_up_.in);
+    const int q_in = tensor::enter(b, q_lora_ > 0 ? q_normed_ : kept_norm_, "q_normed", q_up_.in);
     const int q = b.temporary("q_up", {c.tokens, q_up_.out});
     linear_forward(b, q_up_, q_in, q);
     const int kv_in = tensor::enter(b, kv_normed_, "kv_normed", kv_lora_);
@@ -126,13 +136,14 @@ private:
     const int grad_rope = b.temporary("dk_rope", {c.tokens, compressed_ - kv_lora_});
     b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_q, grad_kv, grad_rope}, {traffic(c, moved)});
 
-    const int q_in = tensor::enter(b, q_lora_ > 0 ? q_normed_ : norm_.output, "q_normed", q_up_.in);
+    const int q_in =
+        needs_input(b, q_up_) ? tensor::enter(b, q_lora_ > 0 ? q_normed_ : kept_norm_, "q_normed", q_up_.in) : -1;
     const int grad_q_in = b.temporary("dq_normed", {c.tokens, q_up_.in});
     linear_input_gradient(b, q_up_, grad_q, grad_q_in);
     grad_q_share_ = tensor::leave_backward(b, grad_q_in, "q_normed", q_up_.in);
     linear_weight_gradient(b, q_up_, q_in, grad_q);
 
-    const int kv_in = tensor::enter(b, kv_normed_, "kv_normed", kv_lora_);
+    const int kv_in = needs_input(b, kv_up_) ? tensor::enter(b, kv_normed_, "kv_normed", kv_lora_) : -1;
     const int grad_kv_in = b.temporary("dkv_normed", {c.tokens, kv_lora_});
     linear_input_gradient(b, kv_up_, grad_kv, grad_kv_in);
     const int grad_kv_share = tensor::leave_backward(b, grad_kv_in, "kv_normed", kv_lora_);
@@ -146,18 +157,22 @@ private:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     grad_norm_ = b.temporary("dnorm1", {c.tokens_sp, h});
-    if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    if (needs_input(b, kv_down_) && recomputes(c, RecomputeModule::layernorm))
+      recomputed(b, [&] {
+        norm_forward(b, norm_);
+        keep(b, kv_down_, norm_.output, kept_norm_);
+      });
     int grad_from_q = grad_q_share_;
     if (q_lora_ > 0) {
       const int grad_q = b.temporary("dq_compressed", {c.tokens_sp, q_lora_});
       b.compute(Segment::norm, {q_compressed_, grad_q_share_}, {grad_q}, {traffic(c, norm_bytes(c, q_lora_, 3))});
       grad_from_q = b.temporary("dnorm1.from_q", {c.tokens_sp, h});
       linear_input_gradient(b, q_down_, grad_q, grad_from_q);
-      linear_weight_gradient(b, q_down_, norm_.output, grad_q);
+      linear_weight_gradient(b, q_down_, kept_norm_, grad_q);
     }
     const int grad_from_kv = b.temporary("dnorm1.from_kv", {c.tokens_sp, h});
     linear_input_gradient(b, kv_down_, grad_kv_, grad_from_kv);
-    linear_weight_gradient(b, kv_down_, norm_.output, grad_kv_);
+    linear_weight_gradient(b, kv_down_, kept_norm_, grad_kv_);
     b.compute(Segment::residual, {grad_from_q, grad_from_kv}, {grad_norm_}, {traffic(c, norm_bytes(c, h, 3))});
   }
 
@@ -170,6 +185,8 @@ private:
   Dropout dropout_;
   AttentionCore core_;
   Linear q_down_, q_up_, kv_down_, kv_up_, out_;
+  int kept_ = -1;      ///< input of the output projection as it stays
+  int kept_norm_ = -1; ///< input of the down projections as it stays
   int q_compressed_ = -1, q_normed_ = -1, kv_compressed_ = -1, kv_normed_ = -1;
   int grad_q_share_ = -1, grad_kv_ = -1, grad_norm_ = -1;
 };

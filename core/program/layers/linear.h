@@ -1,11 +1,21 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/program/builder.h"
 
 namespace foretrain::layers {
+
+/// Low-rank adapter of a linear layer on one rank: y += x Aᵀ Bᵀ. Both halves are split over tp like the layer (NeMo
+/// nemo/collections/llm/peft, ParallelLinearAdapter: the rank where the layer is split by columns).
+struct Adapter {
+  int down = -1;  ///< parameter A
+  int up = -1;    ///< parameter B
+  int inner = -1; ///< x Aᵀ, saved
+  std::int64_t rank = 0;
+};
 
 /// A linear layer y = x Wᵀ on one rank: `in` and `out` are the widths of this rank's weight.
 struct Linear {
@@ -14,13 +24,42 @@ struct Linear {
   std::int64_t tokens = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
+  bool low = false; ///< products in 8 or 4 bits
+  std::optional<Adapter> adapter = std::nullopt;
 };
+
+/// How a weight is split over tp, for its adapter.
+enum class Split { columns, rows, none };
+
+/// A linear layer of the model: its products run in the recipe's type, and it carries an adapter when the job says so.
+[[nodiscard]] Linear declare_linear(BlockBuilder& b, Segment segment, Parameter weight, std::int64_t tokens, Split split,
+                                    std::optional<AdapterTarget> target = std::nullopt);
+
+/// Whether the backward needs the layer's input.
+[[nodiscard]] bool needs_input(const BlockBuilder& b, const Linear& linear);
+
+/// The buffer in which the layer's input stays for the backward: a quantised one where the recipe keeps it so, else
+/// `input` itself. `shared`: something else keeps `input` in 16 bits in any case.
+[[nodiscard]] int kept_buffer(BlockBuilder& b, const Linear& linear, int input, bool shared);
+/// Writes it, where it is another buffer.
+void keep(BlockBuilder& b, const Linear& linear, int input, int kept);
+
+/// Whether a norm whose output only linear layers read writes it quantised.
+[[nodiscard]] bool quantises_norm(const LayerContext& context, std::optional<AdapterTarget> reader);
 
 void linear_forward(BlockBuilder& b, const Linear& linear, int input, int output);
 /// dInput = dOutput W.
 void linear_input_gradient(BlockBuilder& b, const Linear& linear, int grad_output, int grad_input);
 /// dW += dOutputᵀ input. Emitted as W: a split backward runs it apart.
 void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, int grad_output);
+
+/// Whether recomputation of operators keeps this output.
+[[nodiscard]] bool keeps_output(const LayerContext& context, KeptOutput output);
+/// The forward of a layer of whose output `kept` columns stay: recomputation makes the others alone.
+void forward_keeping(BlockBuilder& b, const Linear& linear, int input, int output, std::int64_t kept);
+
+/// Traffic of quantising `elements` of a 16-bit tensor.
+[[nodiscard]] Kernel quantisation(const LayerContext& context, double elements);
 
 /// Emits `body` as part of W, then returns to the pass before.
 template <class Body> void in_weight_pass(BlockBuilder& b, Body&& body) {

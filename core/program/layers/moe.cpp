@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "core/program/axes/expert.h"
 #include "core/program/axes/tensor.h"
 #include "core/program/layers/dropout.h"
@@ -48,11 +50,12 @@ private:
     const std::int64_t experts = moe.experts;
     const std::int64_t matrices = c.model->gated ? 2 : 1;
     sizes_ = expert::sizes_of(c);
+    low_ = c.low.active;
     router_ = b.parameter({"router", {experts, h}, {experts, h}, false, true});
     if (moe.router_bias || moe.correction_bias) b.parameter({"router.bias", {experts}, {experts}, false, true});
     up_ = b.parameter(
-        {"expert_up", {experts, matrices * moe.ffn, h}, {sizes_.experts, matrices * sizes_.width, h}, true, false});
-    down_ = b.parameter({"expert_down", {experts, h, moe.ffn}, {sizes_.experts, h, sizes_.width}, true, false});
+        {"expert_up", {experts, matrices * moe.ffn, h}, {sizes_.experts, matrices * sizes_.width, h}, true, false, low_});
+    down_ = b.parameter({"expert_down", {experts, h, moe.ffn}, {sizes_.experts, h, sizes_.width}, true, false, low_});
     if (moe.expert_bias) {
       b.parameter(
           {"expert_up.bias", {experts, matrices * moe.ffn}, {sizes_.experts, matrices * sizes_.width}, true, false});
@@ -64,10 +67,14 @@ private:
     expert_in_ = b.activation("expert_in", {sizes_.received, h});
     up_out_ = b.activation("expert_up", {sizes_.received, matrices * sizes_.width});
     hidden_ = b.activation("expert_hidden", {sizes_.received, sizes_.width});
+    const Linear expert{Segment::expert_up, up_, sizes_.received, h, sizes_.width, low_, {}};
+    kept_in_ = kept_buffer(b, expert, expert_in_, false);
+    kept_hidden_ = kept_buffer(b, expert, hidden_, false);
     out_ = b.temporary("moe_out", {sizes_.tokens, h});
     if (moe.shared_ffn > 0) {
       shared_ = declare_mlp(b, "shared", moe.shared_ffn, Segment::shared_up, Segment::shared_activation,
-                            Segment::shared_down);
+                            Segment::shared_down, false);
+      kept_norm_ = kept_buffer(b, shared_.up, norm_.output, true);
       if (moe.shared_gate) b.parameter({"shared_gate", {h}, {h}, false, true});
     }
   }
@@ -88,7 +95,7 @@ private:
     }
     experts_forward(b);
     const int expert_out = b.temporary("expert_out", {sizes_.received, h});
-    b.compute(Segment::expert_down, {hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)})
+    b.compute(Segment::expert_down, {kept_hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)})
         .weights = {down_};
     int back = expert_out;
     if (!local) {
@@ -114,8 +121,8 @@ private:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
-    b.compute(Segment::expert_up, {expert_in_}, {up_out_}, {grouped(c, up_width, h, GemmRole::forward)}).weights = {
-        up_};
+    keep_rows(b, Segment::expert_up, expert_in_, kept_in_);
+    b.compute(Segment::expert_up, {kept_in_}, {up_out_}, {grouped(c, up_width, h, GemmRole::forward)}).weights = {up_};
     emit_activation(b);
   }
 
@@ -124,12 +131,21 @@ private:
     const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
     const double moved = static_cast<double>(c.width * sizes_.received) * static_cast<double>(up_width + sizes_.width);
     b.compute(Segment::expert_activation, {up_out_, scores_}, {hidden_}, {traffic(c, moved)});
+    keep_rows(b, Segment::expert_activation, hidden_, kept_hidden_);
+  }
+
+  /// Quantises the rows of an expert product.
+  void keep_rows(BlockBuilder& b, Segment segment, int rows, int kept) const {
+    Linear linear;
+    linear.segment = segment;
+    keep(b, linear, rows, kept);
   }
 
   void shared_forward(BlockBuilder& b) {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int gathered = tensor::enter(b, norm_.output, "norm2", h);
+    keep(b, shared_.up, norm_.output, kept_norm_);
+    const int gathered = tensor::enter(b, kept_norm_, "norm2", h);
     const int partial = b.temporary("shared_down", {c.tokens, h});
     mlp_forward(b, shared_, gathered, partial);
     shared_share_ = tensor::leave(b, partial, "shared_down", h);
@@ -168,25 +184,43 @@ private:
     const std::int64_t h = c.model->hidden;
     const std::int64_t up_width = (c.model->gated ? 2 : 1) * sizes_.width;
     const int grad_hidden = b.temporary("dexpert_hidden", {sizes_.received, sizes_.width});
-    b.compute(Segment::expert_down, {grad_out}, {grad_hidden}, {grouped(c, sizes_.width, h, GemmRole::input_gradient)})
-        .weights = {down_};
-    if (recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { emit_activation(b); });
-    in_weight_pass(b, [&] {
-      b.compute(Segment::expert_down, {hidden_, grad_out}, {}, {grouped(c, h, sizes_.width, GemmRole::weight_gradient)})
-          .weight_gradients = {down_};
-    });
+    expert_input_gradient(b, Segment::expert_down, down_, grad_out, grad_hidden, sizes_.width, h);
+    if (b.trains(down_) && recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { emit_activation(b); });
+    expert_weight_gradient(b, Segment::expert_down, down_, kept_hidden_, grad_out, h, sizes_.width);
     const int grad_up = b.temporary("dexpert_up", {sizes_.received, up_width});
     const double moved =
         static_cast<double>(c.width * sizes_.received) * static_cast<double>(2 * up_width + sizes_.width);
     b.compute(Segment::expert_activation, {up_out_, grad_hidden, scores_}, {grad_up}, {traffic(c, moved)});
     const int grad_in = b.temporary("dexpert_in", {sizes_.received, h});
-    b.compute(Segment::expert_up, {grad_up}, {grad_in}, {grouped(c, h, up_width, GemmRole::input_gradient)}).weights = {
-        up_};
-    in_weight_pass(b, [&] {
-      b.compute(Segment::expert_up, {expert_in_, grad_up}, {}, {grouped(c, up_width, h, GemmRole::weight_gradient)})
-          .weight_gradients = {up_};
-    });
+    expert_input_gradient(b, Segment::expert_up, up_, grad_up, grad_in, h, up_width);
+    expert_weight_gradient(b, Segment::expert_up, up_, kept_in_, grad_up, up_width, h);
     return grad_in;
+  }
+
+  /// dInput of width n from dOutput of width k.
+  void expert_input_gradient(BlockBuilder& b, Segment segment, int weight, int grad, int grad_input, std::int64_t n,
+                             std::int64_t k) const {
+    const LayerContext& c = b.context();
+    const double elements = static_cast<double>(sizes_.received) * static_cast<double>(k);
+    std::vector<Kernel> kernels;
+    if (low_) kernels.push_back(quantisation(c, elements));
+    kernels.push_back(grouped(c, n, k, GemmRole::input_gradient));
+    Op& op = b.compute(segment, {grad}, {grad_input}, std::move(kernels));
+    op.weights = {weight};
+    if (low_) op.scratch = Bytes(std::llround(elements * c.low.activation * c.low.directions));
+  }
+
+  /// Gradient of n × k from the rows that an expert read and the gradient of what it wrote.
+  void expert_weight_gradient(BlockBuilder& b, Segment segment, int weight, int rows, int grad, std::int64_t n,
+                              std::int64_t k) const {
+    if (!b.trains(weight)) return;
+    in_weight_pass(b, [&] {
+      const LayerContext& c = b.context();
+      Op& op = b.compute(segment, {rows, grad}, {}, {grouped(c, n, k, GemmRole::weight_gradient)});
+      op.weight_gradients = {weight};
+      if (low_)
+        op.scratch = Bytes(std::llround(static_cast<double>(sizes_.received) * static_cast<double>(n) * c.low.activation));
+    });
   }
 
   void router_backward(BlockBuilder& b, int grad_norm) {
@@ -199,6 +233,7 @@ private:
     b.compute(Segment::router, {grad_scores, grad_norm}, {grad_norm},
               {gemm(c, sizes_.tokens, h, experts, GemmRole::input_gradient)})
         .weights = {router_};
+    if (!b.trains(router_)) return;
     in_weight_pass(b, [&] {
       b.compute(Segment::router, {norm_.output, grad_scores}, {},
                 {gemm(c, sizes_.tokens, experts, h, GemmRole::weight_gradient)})
@@ -209,10 +244,10 @@ private:
   int shared_backward(BlockBuilder& b, int grad, int grad_routed) {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out = tensor::enter_backward(b, grad, "shared_down", h);
+    const int grad_out = tensor::enter_backward(b, grad, "shared_down", h, shared_.down.low);
     const int grad_gathered = b.temporary("dnorm2.shared", {c.tokens, h});
     const int grad_up = mlp_backward(b, shared_, grad_out, grad_gathered, "shared");
-    const int gathered = tensor::enter(b, norm_.output, "norm2", h);
+    const int gathered = needs_input(b, shared_.up) ? tensor::enter(b, kept_norm_, "norm2", h) : -1;
     const int share = tensor::leave_backward(b, grad_gathered, "norm2.shared", h);
     linear_weight_gradient(b, shared_.up, gathered, grad_up);
     const int total = b.temporary("dnorm2", {c.tokens_sp, h});
@@ -222,14 +257,16 @@ private:
 
   [[nodiscard]] Kernel grouped(const LayerContext& c, std::int64_t n, std::int64_t k, GemmRole role) const {
     const double rows = static_cast<double>(sizes_.received) / static_cast<double>(sizes_.experts);
-    return grouped_gemm(c, sizes_.experts, rows, n, k, role);
+    return grouped_gemm(c, sizes_.experts, rows, n, k, role, low_);
   }
 
   Norm norm_;
   Dropout dropout_;
   expert::Sizes sizes_;
   Mlp shared_;
+  bool low_ = false; ///< expert products in 8 or 4 bits
   int router_ = -1, up_ = -1, down_ = -1;
+  int kept_in_ = -1, kept_hidden_ = -1, kept_norm_ = -1; ///< inputs of products as they stay for the backward
   int scores_ = -1, map_ = -1, rows_ = -1;
   int expert_in_ = -1, up_out_ = -1, hidden_ = -1, out_ = -1, shared_share_ = -1;
 };

@@ -2,15 +2,19 @@
 
 namespace foretrain::layers {
 
-Norm declare_norm(BlockBuilder& b, int input, const std::string& name) {
+Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low) {
   const LayerContext& c = b.context();
   const std::int64_t h = c.model->hidden;
   const bool layer_norm = c.model->norm == NormKind::layer;
   Norm norm;
   norm.input = input;
-  norm.output = b.activation(name, {c.tokens_sp, h});
+  norm.output = low ? b.quantised(name, {c.tokens_sp, h}, MemoryPart::activations) : b.activation(name, {c.tokens_sp, h});
   norm.statistics = b.buffer(name + ".statistics", statistics_dtype(c), {layer_norm ? 2 : 1, c.tokens_sp},
                              MemoryPart::activations);
+  if (c.job->norm == NormKernel::unfused) {
+    norm.cast = b.buffer(name + ".fp32", statistics_dtype(c), {c.tokens_sp, h}, MemoryPart::activations);
+    norm.product = b.activation(name + ".normalised", {c.tokens_sp, h});
+  }
   norm.weights = {b.parameter({name, {h}, {h}, false, true})};
   if (layer_norm) norm.weights.push_back(b.parameter({name + ".bias", {h}, {h}, false, true}));
   return norm;
@@ -20,7 +24,17 @@ void norm_forward(BlockBuilder& b, const Norm& norm) {
   const LayerContext& c = b.context();
   const double elements = static_cast<double>(c.tokens_sp) * c.model->hidden;
   const auto width = static_cast<double>(c.width);
-  Op& op = b.compute(Segment::norm, {norm.input}, {norm.output, norm.statistics}, {traffic(c, 2 * width * elements)});
+  double moved = 2 * width;
+  if (c.low.active && b.at(norm.output).dtype == c.low.type) {
+    const double quantised = c.low.activation * c.low.directions;
+    moved = c.low.fused_norm ? width + quantised : (2 + c.low.passes) * width + quantised;
+  }
+  std::vector<int> writes = {norm.output, norm.statistics};
+  if (norm.product >= 0) {
+    writes.insert(writes.end(), {norm.cast, norm.product});
+    moved += 16; // cast, square, mean, product and weight are operators of their own, most of them in fp32
+  }
+  Op& op = b.compute(Segment::norm, {norm.input}, std::move(writes), {traffic(c, moved * elements)});
   op.weights = norm.weights;
 }
 
@@ -31,13 +45,17 @@ void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int resid
   std::vector<int> reads = {norm.input, norm.statistics, grad_output};
   // Reads input and gradient, writes the gradient; the residual's gradient is added in the same pass.
   double moved = 3 * width * elements;
+  if (norm.product >= 0) {
+    reads.insert(reads.end(), {norm.cast, norm.product});
+    moved += 16 * elements;
+  }
   if (residual_gradient >= 0) {
     reads.push_back(residual_gradient);
     moved += width * elements;
   }
   Op& op = b.compute(Segment::norm, std::move(reads), {grad_input}, {traffic(c, moved)});
   op.weights = norm.weights;
-  op.weight_gradients = norm.weights;
+  if (b.trains(norm.weights.front())) op.weight_gradients = norm.weights;
 }
 
 } // namespace foretrain::layers

@@ -11,12 +11,15 @@ struct Norm {
   int input = -1;  ///< saved
   int output = -1; ///< saved as the next GEMM's input
   int statistics = -1;
+  int cast = -1;    ///< unfused: the input in fp32, saved
+  int product = -1; ///< unfused: the normalised value before the weight, saved
   std::vector<int> weights; ///< weight, and bias of LayerNorm
 };
 
 /// RMSNorm or LayerNorm over this rank's tokens. Saves input, output (which the GEMM after it needs) and one fp32 number
-/// per token (two for LayerNorm), as TransformerEngine's LayerNormLinear does. `name` is "norm1", "norm2" …
-[[nodiscard]] Norm declare_norm(BlockBuilder& b, int input, const std::string& name);
+/// per token (two for LayerNorm), as TransformerEngine's LayerNormLinear does. `name` is "norm1", "norm2" …; `low`: its
+/// output is written in the recipe's 8- or 4-bit type.
+[[nodiscard]] Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low = false);
 void norm_forward(BlockBuilder& b, const Norm& norm);
 /// dInput from dOutput; adds `residual_gradient` (−1: none) and writes `grad_input`.
 void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int residual_gradient, int grad_input);

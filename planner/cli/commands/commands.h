@@ -19,6 +19,7 @@ struct PlanOptions {
   std::optional<std::int64_t> global_batch;
   std::string semantics;
   std::string precision;
+  std::optional<int> lora;
   std::string objective;
   std::string where;
   int top = 20;

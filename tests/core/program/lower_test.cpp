@@ -284,7 +284,7 @@ TEST(Lower, KeepsWhatTheClosedFormsOfKorthikantiCount) {
     p.layout.sequence_parallel = sp;
     p.layout.recompute = std::move(recompute);
     const bool full = p.layout.recompute.kind == RecomputeKind::full;
-    const LayerContext context = make_context(p.model, p.job, s, p.layout, false);
+    const LayerContext context = make_context(p.model, p.job, s, p.layout, p.cluster.device, false);
     const Block layer = make_layer(context, layer_shapes(p.model)[0], full);
     // The closed forms count matrices: statistics of norms and softmax (fp32 per token, or token and head) come on top,
     // those of the softmax where it is not recomputed.

@@ -44,7 +44,12 @@ constexpr std::array kSharding = {ShardingKind::none, ShardingKind::optimizer, S
 constexpr std::array kContext = {ContextKind::all_gather, ContextKind::ring, ContextKind::ulysses,
                                  ContextKind::ulysses_ring};
 constexpr std::array kDispatch = {DispatchKind::all_gather, DispatchKind::all_to_all, DispatchKind::deduplicated};
-constexpr std::array kRecompute = {RecomputeKind::none, RecomputeKind::full, RecomputeKind::selective};
+constexpr std::array kRecompute = {RecomputeKind::none, RecomputeKind::full, RecomputeKind::selective,
+                                   RecomputeKind::operators};
+constexpr std::array kAdapters = {AdapterTarget::qkv, AdapterTarget::attention_out, AdapterTarget::ffn_up,
+                                  AdapterTarget::ffn_down};
+constexpr std::array kKept = {KeptOutput::query, KeptOutput::key,  KeptOutput::value, KeptOutput::attention,
+                              KeptOutput::gate,  KeptOutput::down, KeptOutput::up,    KeptOutput::attention_out};
 constexpr std::array kModules = {
     RecomputeModule::core_attention, RecomputeModule::layernorm, RecomputeModule::activation,
     RecomputeModule::mla_up,         RecomputeModule::mlp,       RecomputeModule::moe};
@@ -208,8 +213,15 @@ JobSpec random_job(Random& random) {
   job.routing.capacity_factor = maybe(random, 1 + share(random));
   job.attention = coin(random) ? AttentionKernel::flash : AttentionKernel::unfused;
   job.cross_entropy =
-      maybe(random, one_of(random, std::array{CrossEntropy::fused, CrossEntropy::vocab_parallel, CrossEntropy::plain}));
+      maybe(random, one_of(random, std::array{CrossEntropy::fused, CrossEntropy::vocab_parallel, CrossEntropy::plain,
+                                                CrossEntropy::compiled}));
   job.expandable_segments = coin(random);
+  job.compiled = coin(random);
+  if (job.precision == Precision::mxfp8 || job.precision == Precision::fp8_current) job.quantised_weights = coin(random);
+  if (coin(random)) {
+    job.lora = LoraChoice{number(random, 1, 64), some_of(random, kAdapters)};
+    if (job.lora->targets.empty()) job.lora->targets = {AdapterTarget::ffn_down};
+  }
   job.vocab_extra = maybe(random, number(random, 0, 3));
   job.semantics = one_of(random, std::array{"megatron-core", "torchtitan", "deepspeed", "foretrain"});
   if (coin(random)) {
@@ -270,6 +282,9 @@ Semantics random_semantics(Random& random) {
     semantics.*size = bytes(random);
   semantics.cross_entropy = coin(random) ? CrossEntropy::fused : CrossEntropy::plain;
   semantics.fragmentation = share(random);
+  semantics.operators_kept = some_of(random, kKept);
+  semantics.compiled_drops = some_of(random, kKept);
+  if (coin(random)) semantics.cross_entropy_compiled = CrossEntropy::compiled;
   semantics.bucket_floor = number(random, 0, 1 << 30);
   semantics.host_per_layer = Seconds(share(random) * 1e-3);
   semantics.moe_host_sync = Seconds(share(random) * 1e-4);

@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include "core/program/blocks.h"
+#include "tests/core/program/fixtures.h"
+
+/// What frameworks of eager operators keep: torchtitan (activation_checkpoint.py), Aleph-Alpha/scaling (norm, loss), and
+/// deterministic attention on Blackwell.
+namespace foretrain {
+namespace {
+
+using namespace fixtures;
+
+Semantics torchtitan() {
+  Semantics s;
+  s.name = "torchtitan";
+  s.family = SemanticsFamily::fsdp;
+  s.eager_gate_copy = true;
+  s.operators_kept = {KeptOutput::query, KeptOutput::value, KeptOutput::attention, KeptOutput::gate, KeptOutput::down};
+  s.compiled_drops = {KeptOutput::down};
+  return s;
+}
+
+Block layer_of(const Plan& p, const Semantics& s) {
+  return make_layer(make_context(p.model, p.job, s, p.layout, p.cluster.device, false), layer_shapes(p.model).front(), false);
+}
+
+double flop_of(const std::vector<Op>& ops, Pass pass) {
+  double flop = 0;
+  for (const Op& op : ops)
+    for (const Kernel& kernel : op.kernels)
+      if (op.pass == pass) flop += kernel.flop;
+  return flop;
+}
+
+constexpr std::int64_t kTokens = 8192;
+
+// The first, third, fifth and seventh product of a block (wq, wv, w1, w2), attention's output with its log-sum-exp, and
+// the block's input stay; wk, wo and w3 run again.
+TEST(OperatorRecomputation, KeepsEverySecondProduct) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  p.layout.recompute.kind = RecomputeKind::operators;
+  const Block block = layer_of(p, torchtitan());
+  const std::int64_t outputs = 4096 + 1024 + 4096 + 14336 + 4096; // the input is the block before's
+  EXPECT_EQ(block.forward_memory.net.value - 2 * kTokens * 4096, kTokens * (2 * outputs + 4 * 32));
+  EXPECT_DOUBLE_EQ(flop_of(block.backward, Pass::recompute), 2.0 * kTokens * 4096 * (1024 + 4096 + 14336));
+}
+
+TEST(OperatorRecomputation, CompiledCodeDropsWhatTheBackwardDoesNotRead) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  p.layout.recompute.kind = RecomputeKind::operators;
+  const std::int64_t eager = layer_of(p, torchtitan()).forward_memory.net.value;
+  p.job.compiled = true;
+  EXPECT_EQ(eager - layer_of(p, torchtitan()).forward_memory.net.value, 2 * kTokens * 4096);
+}
+
+TEST(EagerOperators, KeepTheActivatedGate) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  const std::int64_t eager = layer_of(p, torchtitan()).forward_memory.net.value;
+  p.job.compiled = true;
+  EXPECT_EQ(eager - layer_of(p, torchtitan()).forward_memory.net.value, 2 * kTokens * 14336);
+}
+
+// facebookresearch/llama llama/model.py RMSNorm: x.float() times its inverse root mean square, back to the type of x,
+// times the weight.
+TEST(EagerOperators, UnfusedNormsKeepTheirInputInFp32AndTheNormalisedValue) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  const std::int64_t fused = layer_of(p, megatron()).forward_memory.net.value;
+  p.job.norm = NormKernel::unfused;
+  EXPECT_EQ(layer_of(p, megatron()).forward_memory.net.value - fused, 2 * (4 + 2) * kTokens * 4096);
+}
+
+// Aleph-Alpha/scaling: logits in 16 bits, their log-softmax, and two gradients in fp32, all of the whole vocabulary.
+TEST(GatheredLoss, HoldsTheWholeVocabularyOnEveryRank) {
+  Plan p = plan(llama3(5120, 40, 13824, 1, 40), 8, 8192, 8);
+  p.model.vocab = 128000;
+  p.layout.tp = 4;
+  p.job.cross_entropy = CrossEntropy::gathered;
+  Semantics s;
+  s.vocab_multiple = 1;
+  const Block head = make_head(make_context(p.model, p.job, s, p.layout, p.cluster.device, false));
+  EXPECT_GE(head.forward_memory.net.value + head.backward_memory.peak.value, kTokens * 128000 * 14);
+}
+
+TEST(SequenceParallel, KeepsGatheredInputsWhereTheFrameworkGathersBeforeIt) {
+  Plan p = plan(llama3(5120, 40, 13824, 1, 40), 8, 8192, 8);
+  p.layout.tp = 4;
+  p.layout.sequence_parallel = true;
+  Semantics s = megatron();
+  const std::int64_t shards = layer_of(p, s).forward_memory.net.value;
+  s.gathers_before_saving = true;
+  EXPECT_EQ(layer_of(p, s).forward_memory.net.value - shards, 2 * 2 * kTokens * 5120 * 3 / 4);
+}
+
+// The same functional test of Megatron-LM (7 B, tp 4, two sequences) took 1,073,741,824 bytes more on GB200 than on H100:
+// 32 layers, 16384 tokens, 8 heads of 128 in 16 bits.
+TEST(DeterministicAttention, KeepsItsOutputInBothOrders) {
+  Plan p = plan(llama3(4096, 32, 16384, 1), 8, 8192, 8);
+  p.layout.tp = 4;
+  p.layout.micro_batch = 2;
+  p.job.deterministic = true;
+  p.cluster.device.architecture = "Hopper";
+  Semantics s = megatron();
+  s.batch_first_when_deterministic = {"Blackwell"};
+  const std::int64_t hopper = layer_of(p, s).forward_memory.net.value;
+  p.cluster.device.architecture = "Blackwell";
+  EXPECT_EQ(32 * (layer_of(p, s).forward_memory.net.value - hopper), 1'073'741'824);
+  p.layout.micro_batch = 1; // both orders are one
+  const std::int64_t one = layer_of(p, s).forward_memory.net.value;
+  p.job.deterministic = false;
+  EXPECT_EQ(layer_of(p, s).forward_memory.net.value, one);
+}
+
+} // namespace
+} // namespace foretrain
