@@ -13,6 +13,7 @@
 #include "core/program/stages.h"
 #include "planner/finish.h"
 #include "planner/stage_cache.h"
+#include "simulator/launches.h"
 #include "simulator/slot_memory.h"
 #include "simulator/slots.h"
 #include "simulator/steady_replay.h"
@@ -222,6 +223,9 @@ struct Evaluator::Worker::Data {
     return allocated + fragments + states[stage]->outside;
   }
 
+  /// What the step's end waits for the host.
+  [[nodiscard]] double host_step() const { return kStepLaunches * shared->study.host.per_layer; }
+
   [[nodiscard]] double step_tail() const {
     double tail = 0;
     for (const StageState* state : states) tail = std::max(tail, state->step_seconds);
@@ -239,7 +243,7 @@ struct Evaluator::Worker::Data {
       Evaluation& evaluation = into[i];
       evaluation = {};
       evaluation.evidence = lanes[i].evidence;
-      evaluation.step_seconds = makespans[i] + step_tail() + shared->straggling * busiest(lanes[i].costs);
+      evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i].costs);
       fill_memories(lanes[i]);
       for (std::size_t stage = 0; stage < states.size(); ++stage) {
         const std::int64_t bytes = device_bytes(stage).value;
@@ -358,7 +362,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
       pass(Pass::backward);
     }
   }
-  prediction.step_time = Seconds(makespan + d.step_tail() + straggling(busy));
+  prediction.step_time = Seconds(makespan + d.step_tail() + d.host_step() + straggling(busy));
   const double waiting = makespan - busy;
   const double transfers = std::clamp(makespan - without.makespan, 0.0, waiting);
   const double reduction = std::clamp(lane.costs.tail[busiest], 0.0, waiting - transfers);
@@ -368,6 +372,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
   for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
   add(TimePart::other, straggling(busy));
+  add(TimePart::host, d.host_step());
   prediction.evidence = lane.evidence;
 
   Plan plan{study.model, study.cluster, study.job, layout};

@@ -7,6 +7,7 @@
 #include "core/program/memory.h"
 #include "planner/finish.h"
 #include "simulator/pool.h"
+#include "simulator/launches.h"
 #include "simulator/replay.h"
 
 namespace foretrain {
@@ -38,7 +39,9 @@ Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const S
   double busiest = 0;
   for (const StageRun& stage : run.stages) busiest = std::max(busiest, stage.compute);
   const double waiting = evaluator.straggling(busiest);
-  base.step_time = run.step_time + Seconds(waiting);
+  const Seconds host = semantics.host_per_layer * kStepLaunches;
+  base.step_time = run.step_time + Seconds(waiting) + host;
+  base.time[static_cast<std::size_t>(TimePart::host)] += host;
   base.time[static_cast<std::size_t>(TimePart::other)] += Seconds(waiting);
   for (const Role& role : program.roles) base.memory.push_back(stage_memory(program, role));
   finish_prediction(base, plan, semantics, evaluator.capacity());

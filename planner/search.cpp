@@ -6,9 +6,12 @@
 #include <cmath>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "core/base/text.h"
+#include "core/spec/framework_kernels.h"
+#include "core/spec/intervals.h"
 #include "planner/best.h"
 #include "planner/filter/filter.h"
 #include "planner/layouts.h"
@@ -308,14 +311,21 @@ std::vector<int> pareto_of(const std::vector<Candidate>& ranked) {
   return front;
 }
 
-/// Plans whose own part of the interval overlaps the best one's: between plans of one study most of the error is shared,
-/// so a difference is known to about a fifth of the absolute interval.
-int tied_with_best(const std::vector<Candidate>& ranked) {
-  constexpr double kOwnShare = 0.2;
+/// Plans within the best one's own part of the interval: between plans of one study the rest of the error is shared.
+int tied_with_best(const std::vector<Candidate>& ranked, const std::optional<Intervals>& intervals) {
+  constexpr double kOwnShare = 0.2; // estimate where no data folder is given
   if (ranked.empty()) return 0;
   const Prediction& best = ranked.front().prediction;
-  const double own = kOwnShare * (best.step_time_interval[1].value - best.step_time.value);
-  return static_cast<int>(std::count_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return c.prediction.step_time.value <= best.step_time.value + own; }));
+  const double step = best.step_time.value;
+  const double reach = intervals ? step * intervals->time[static_cast<std::size_t>(best.evidence)].own_high
+                                 : step + kOwnShare * (best.step_time_interval[1].value - step);
+  return static_cast<int>(std::count_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return c.prediction.step_time.value <= reach; }));
+}
+
+/// The framework on this cluster's devices; without a data folder as it is.
+Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster, const std::string& data) {
+  if (data.empty()) return OnDevice{framework, calibration};
+  return on_device(framework, calibration, cluster.device, data);
 }
 
 } // namespace
@@ -334,11 +344,18 @@ Result<SpaceSize> space_size(const Study& study, const Semantics& semantics) {
   return size;
 }
 
-Result<SearchResult> search(const Study& study, const Semantics& semantics, const Calibration& calibration, const SearchOptions& options) {
+Result<SearchResult> search(const Study& study, const Semantics& framework, const Calibration& calibrated, const SearchOptions& options) {
   const Clock::time_point start = Clock::now();
   if (study.objective == Objective::cost && !study.cluster.cost_per_device_hour)
     return fail("--objective", "cost needs the cluster's cost_per_device_hour, which is not known", "add it to the cluster, or rank by step-time");
   FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, "where"));
+  FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, study.cluster, options.data));
+  const Semantics& semantics = own.semantics;
+  const Calibration& calibration = own.calibration;
+  std::optional<Intervals> intervals;
+  if (!options.data.empty()) {
+    FORETRAIN_TRY(intervals, read_intervals(options.data));
+  }
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
   SearchResult result = Search(study, semantics, evaluator, filter, options).run();
   const Result<void> refined = refine(study, semantics, evaluator, options, result);
@@ -346,13 +363,18 @@ Result<SearchResult> search(const Study& study, const Semantics& semantics, cons
   std::erase_if(result.ranked, [&](const Candidate& candidate) {
     return !filter.admits({study.job, study.cluster, candidate.layout, &candidate.slots, &candidate.prediction});
   });
+  if (intervals)
+    for (Candidate& candidate : result.ranked) set_intervals(candidate.prediction, *intervals);
   result.pareto = pareto_of(result.ranked);
-  result.tied_with_best = tied_with_best(result.ranked);
+  result.tied_with_best = tied_with_best(result.ranked, intervals);
   result.elapsed_s = seconds_since(start);
   return result;
 }
 
-Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration, Engine engine, const std::string& worker, const std::string& data) {
+Result<Prediction> predict(const Plan& plan, const Semantics& framework, const Calibration& calibrated, Engine engine, const std::string& worker, const std::string& data) {
+  FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, plan.cluster, data));
+  const Semantics& semantics = own.semantics;
+  const Calibration& calibration = own.calibration;
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(plan.model, plan.cluster, plan.job, semantics, calibration));
   const RuleInput input{plan.model, plan.cluster, plan.job, semantics, plan.layout, device_count(plan.cluster)};
   std::vector<Rejection> rejections = all_rejections(input);
@@ -363,7 +385,12 @@ Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const C
     illegal.rejections = std::move(rejections);
     return illegal;
   }
-  return predict_with(evaluator, plan, semantics, engine, worker, data);
+  FORETRAIN_TRY(Prediction prediction, predict_with(evaluator, plan, semantics, engine, worker, data));
+  if (!data.empty()) {
+    FORETRAIN_TRY(const Intervals intervals, read_intervals(data));
+    set_intervals(prediction, intervals);
+  }
+  return prediction;
 }
 
 } // namespace foretrain

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "simulator/launches.h"
 
 namespace foretrain {
 namespace {
@@ -144,16 +145,11 @@ Cost op_cost(const Op& op, const Mesh& mesh, const CostModel& cost, const HostFl
 BlockTime block_time(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost, const HostFloor& host) {
   const std::vector<Op>& ops = block.ops(pass);
   BlockTime result = Streams(ops, mesh, cost, host).run();
-  // A layer cannot finish before the host has launched it; the difference is the host's.
-  double passes = 0;
-  for (const Op& op : ops) {
-    if (op.pass == Pass::recompute) passes = std::max(passes, 3.0);
-    else passes = std::max(passes, pass == Pass::forward || pass == Pass::weight ? 1.0 : pass == Pass::backward ? 2.0 : 1.0);
-  }
-  const bool counts = block.kind == BlockKind::layer || block.kind == BlockKind::mtp;
-  const double floor = counts ? host.per_layer * block.layers * passes : 0;
+  // A block cannot finish before the host has launched it; the difference is the host's.
+  const double floor = host.per_layer * launches(block, pass);
   if (floor > result.seconds) {
-    result.parts[static_cast<std::size_t>(TimePart::host)] += Seconds(floor - result.seconds);
+    result.pad = floor - result.seconds;
+    result.parts[static_cast<std::size_t>(TimePart::host)] += Seconds(result.pad);
     result.seconds = floor;
   }
   return result;

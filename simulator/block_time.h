@@ -11,6 +11,7 @@ namespace foretrain {
 /// Duration of one pass of a block on a rank of its own, with what its compute stream spends it on. Parts add up.
 struct BlockTime {
   double seconds = 0;
+  double pad = 0; ///< of these, after the last kernel: the host has not launched it sooner
   TimeParts parts{};
   Evidence evidence = Evidence::measured;
   bool operator==(const BlockTime&) const = default;

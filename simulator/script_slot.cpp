@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
+#include "simulator/launches.h"
 
 namespace foretrain {
 namespace {
@@ -79,7 +80,7 @@ private:
     const Block& block = program_.blocks[index(chunk_.blocks[index(position)])];
     const std::vector<Op>& ops = block.ops(instruction_.pass);
     const int begin = begins_[index(position)] = done(Lane::compute);
-    const double floor = floor_of(block, ops);
+    const double floor = floor_of(block);
     if (floor > 0) {
       ScriptStep gate;
       gate.kind = ScriptStepKind::gate;
@@ -121,14 +122,9 @@ private:
       if (block.buffers[i].scope == out && writers[i].count > 0) carried_ = writers[i];
   }
 
-  /// A layer cannot finish before the host has launched it: once per pass, a whole backward counts as two and a
-  /// recomputation as one more (as in block_time).
-  [[nodiscard]] double floor_of(const Block& block, const std::vector<Op>& ops) const {
-    if (costs_.layer_floor() <= 0 || (block.kind != BlockKind::layer && block.kind != BlockKind::mtp)) return 0;
-    double passes = 0;
-    for (const Op& op : ops)
-      passes = std::max(passes, op.pass == Pass::recompute ? 3.0 : op.pass == Pass::backward ? 2.0 : 1.0);
-    return costs_.layer_floor() * block.layers * passes;
+  /// A block cannot finish before the host has launched it (as in block_time).
+  [[nodiscard]] double floor_of(const Block& block) const {
+    return costs_.layer_floor() * launches(block, instruction_.pass);
   }
 
   /// Buffers that an op of another stream reads: what writes them must end where it ends.

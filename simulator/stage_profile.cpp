@@ -29,6 +29,9 @@ struct Unit {
   double left = 0;
   const TimeParts* parts = nullptr; ///< of a block
   double whole = 0;
+  double floor = 0;   ///< least time of a block from its start; 0: its kernels take longer
+  double started = 0;
+  bool padding = false; ///< its kernels are done, the host is not: nothing runs
   const Op* op = nullptr;           ///< of a collective
   int position = -1;                ///< block position; collectives: the place they are tied to
   int needed_at = -1;
@@ -44,7 +47,9 @@ public:
 
   void add_block(int position, const BlockTime& time) {
     Unit unit;
-    unit.left = unit.whole = time.seconds;
+    unit.whole = time.seconds;
+    unit.left = time.seconds - time.pad;
+    unit.floor = time.pad > 0 ? time.seconds : 0;
     unit.parts = &time.parts;
     unit.position = position;
     queues_[0].push_back(unit);
@@ -65,7 +70,6 @@ public:
     begun_.assign(static_cast<std::size_t>(blocks), false);
     done_.assign(static_cast<std::size_t>(blocks), false);
     SlotTimeOf result;
-    double now = 0;
     while (true) {
       start_ready();
       double step = std::numeric_limits<double>::infinity();
@@ -73,17 +77,17 @@ public:
       for (std::size_t q = 0; q < 3; ++q)
         if (running_[q]) step = std::min(step, queues_[q].front().left / rates[q]);
       if (step == std::numeric_limits<double>::infinity()) break;
-      now += step;
+      now_ += step;
       book(result, step);
       for (std::size_t q = 0; q < 3; ++q) {
         if (!running_[q]) continue;
         queues_[q].front().left -= step * rates[q];
         if (queues_[q].front().left <= kEpsilon) finish(q);
       }
-      if (queues_[0].empty() && result.seconds == 0) result.seconds = now;
+      if (queues_[0].empty() && result.seconds == 0) result.seconds = now_;
     }
     FORETRAIN_CHECK(queues_[0].empty() && queues_[1].empty() && queues_[2].empty(), "every unit of a slot runs");
-    result.outstanding = std::max(0.0, now - result.seconds);
+    result.outstanding = std::max(0.0, now_ - result.seconds);
     return result;
   }
 
@@ -94,7 +98,8 @@ private:
       for (std::size_t q = 0; q < 3; ++q) {
         if (running_[q] || queues_[q].empty() || !ready(q)) continue;
         running_[q] = true;
-        const Unit& unit = queues_[q].front();
+        Unit& unit = queues_[q].front();
+        unit.started = now_;
         if (unit.parts) begun_[static_cast<std::size_t>(unit.position)] = true;
         again = true;
         if (unit.left <= kEpsilon) finish(q);
@@ -111,14 +116,22 @@ private:
         if (waiting.needed_at >= 0 && waiting.needed_at == unit.position) return false;
     return true;
   }
+  /// Its work is done: it ends, or waits for the host.
   void finish(std::size_t q) {
-    const Unit& unit = queues_[q].front();
+    Unit& unit = queues_[q].front();
+    const double rest = unit.started + unit.floor - now_;
+    if (rest > kEpsilon) {
+      unit.padding = true;
+      unit.left = rest;
+      return;
+    }
     if (unit.parts) done_[static_cast<std::size_t>(unit.position)] = true;
     queues_[q].pop_front();
     running_[q] = false;
   }
   [[nodiscard]] std::array<double, 3> current_rates() const {
     std::array<double, 3> rates = {1, 1, 1};
+    if (running_[0] && queues_[0].front().padding) return rates;
     for (std::size_t q = 1; q < 3; ++q)
       if (running_[q]) rates[0] = std::min(rates[0], cost_.interference(mesh_.shape(queues_[q].front().op->group)));
     if (running_[0]) rates[1] = rates[2] = cost_.transfer_rate();
@@ -137,6 +150,7 @@ private:
 
   const CostModel& cost_;
   const Mesh& mesh_;
+  double now_ = 0;
   std::array<std::deque<Unit>, 3> queues_; ///< compute, gradients, parameters
   std::array<bool, 3> running_{};
   std::vector<bool> begun_;

@@ -159,7 +159,18 @@ MaybeSkip set_schedule(const Measurement& row, const MeasuredNames& names, Layou
   return std::nullopt;
 }
 
-MaybeSkip set_stages(const Measurement& row, const ModelSpec& model, Layout& layout) {
+/// Layers of a cut in which embedding and head count as a layer each (Megatron's account_for_embedding_in_pipeline_split
+/// and …_loss_…): as even as it goes, what is left over to chunks in the middle.
+std::vector<int> cut_with_ends(int layers, int chunks) {
+  std::vector<int> cut(static_cast<std::size_t>(chunks), (layers + 2) / chunks);
+  const int rest = (layers + 2) % chunks;
+  for (int i = 0; i < rest; ++i) ++cut[static_cast<std::size_t>((chunks - rest) / 2 + i)];
+  --cut.front();
+  --cut.back();
+  return cut;
+}
+
+MaybeSkip set_stages(const Measurement& row, const ModelSpec& model, const Semantics& semantics, Layout& layout) {
   if (const std::string* text = extra(row, "layers_per_stage"); text && layout.pp > 1) {
     std::istringstream words(*text);
     for (int layers = 0; words >> layers;) layout.layers_per_stage.push_back(layers);
@@ -177,13 +188,12 @@ MaybeSkip set_stages(const Measurement& row, const ModelSpec& model, Layout& lay
     if (last) layout.layers_per_stage.push_back(*last);
     return std::nullopt;
   }
-  if (!extra_flag(row, "embedding_is_a_layer").value_or(false) || layout.pp == 1) return std::nullopt;
+  if (layout.pp == 1) return std::nullopt;
   const int chunks = layout.pp * layout.schedule.chunks;
-  if ((model.layers + 2) % chunks != 0)
-    return Skip{SkipReason::unsupported_feature, "a pipeline cut with embedding and head as layers that is not even"};
-  layout.layers_per_stage.assign(static_cast<std::size_t>(chunks), (model.layers + 2) / chunks);
-  --layout.layers_per_stage.front();
-  --layout.layers_per_stage.back();
+  // A run that ran had a cut: where layers do not divide, embedding and head were counted.
+  const bool uneven = layout.schedule.chunks > 1 && semantics.interleaved_needs_even_layers && model.layers % chunks != 0;
+  if (uneven || extra_flag(row, "embedding_is_a_layer").value_or(false))
+    layout.layers_per_stage = cut_with_ends(model.layers, chunks);
   return std::nullopt;
 }
 
@@ -278,7 +288,7 @@ void set_kinds_and_overlap(const Measurement& row, const Semantics& semantics, L
   layout.overlap.tp = semantics.tp_overlap && extra_flag(row, "overlap_tp").value_or(false);
   layout.overlap.dp_gradients = semantics.dp_gradient_overlap && extra_flag(row, "overlap_gradients").value_or(true);
   layout.overlap.dp_parameters = semantics.dp_parameter_overlap && extra_flag(row, "overlap_parameters").value_or(true);
-  layout.overlap.moe = semantics.moe_overlap && contains(row.schedule, "EP a2a overlap");
+  layout.overlap.moe = false; // dispatch beside another micro-batch is not modelled; the row is compared without it
 }
 
 /// A row of a feature that the semantics of its framework do not describe is not predicted with another one.
@@ -300,10 +310,14 @@ MaybeSkip set_layout(const Measurement& row, const MeasuredNames& names, const M
                      const Semantics& semantics, Layout& layout) {
   if (auto skip = set_degrees(row, model, layout)) return skip;
   if (auto skip = set_schedule(row, names, layout)) return skip;
-  if (auto skip = set_stages(row, model, layout)) return skip;
+  if (auto skip = set_stages(row, model, semantics, layout)) return skip;
   if (auto skip = set_sharding(row, names, layout)) return skip;
   if (auto skip = set_recompute(row, semantics, layout)) return skip;
   set_kinds_and_overlap(row, semantics, layout);
+  // The groups of the interleaved schedule are as many micro-batches as stages here; a run can set another size.
+  const std::int64_t micro_batches = *row.global_batch / (std::int64_t{layout.micro_batch} * layout.dp());
+  if (layout.schedule.chunks > 1 && micro_batches % layout.pp != 0)
+    return Skip{SkipReason::unsupported_schedule, "micro-batches in groups of another size than the stages"};
   return check_expressible(row, semantics, layout);
 }
 

@@ -1,6 +1,7 @@
 #include "simulator/simgrid/simulate.h"
 
 #include "core/program/lower.h"
+#include "core/spec/framework_kernels.h"
 #include "core/spec/presets.h"
 #include "simulator/replay.h"
 #include "simulator/simgrid/engine.h"
@@ -21,14 +22,15 @@ Result<Simulation> simulate_program(const Program& program, const ClusterSpec& c
 Result<Simulation> simulate_request(const SimulationRequest& request) {
   const DataFolder data{request.data};
   const Plan& plan = request.plan;
-  FORETRAIN_TRY(const Semantics semantics, data.semantics(plan.job.semantics));
-  FORETRAIN_TRY(const Calibration calibration, load_calibration(data.root, plan.cluster.device));
+  FORETRAIN_TRY(const Semantics framework, data.semantics(plan.job.semantics));
+  FORETRAIN_TRY(const Calibration calibrated, load_calibration(data.root, plan.cluster.device));
+  FORETRAIN_TRY(const OnDevice own, on_device(framework, calibrated, plan.cluster.device, data.root));
   if (plan.layout.world() > device_count(plan.cluster))
     return fail("plan:/layout", "the layout needs " + std::to_string(plan.layout.world()) +
                                     " devices, the cluster has " + std::to_string(device_count(plan.cluster)));
-  const Program program = lower(plan, semantics);
-  return simulate_program(program, plan.cluster, calibration, {plan.job.precision, plan.layout.offload.optimizer},
-                          semantics, request.record, request.fold);
+  const Program program = lower(plan, own.semantics);
+  return simulate_program(program, plan.cluster, own.calibration, {plan.job.precision, plan.layout.offload.optimizer},
+                          own.semantics, request.record, request.fold);
 }
 
 } // namespace foretrain

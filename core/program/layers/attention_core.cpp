@@ -45,12 +45,43 @@ Kernel core_kernel(const LayerContext& c, const AttentionWidths& w, KernelKind k
   const double q = static_cast<double>(s.tokens * s.heads) * (w.qk_dim + w.v_dim);
   const double kv = static_cast<double>(keys * c.layout.micro_batch * s.kv_heads) * (w.qk_dim + w.v_dim);
   kernel.bytes = width * (q + kv) * (kind == KernelKind::attention_backward ? 3 : 1);
-  if (c.job->attention == AttentionKernel::unfused) {
-    // Scores are written and read by the product, the softmax and the second product.
-    const double scores = static_cast<double>(s.tokens * keys * s.heads);
-    kernel.bytes += scores * width * (kind == KernelKind::attention_backward ? 8 : 5);
-  }
   return kernel;
+}
+
+/// One of the batched products of unfused attention, m × n over k for every head of every sequence; nothing of the causal
+/// half is spared.
+Kernel head_product(const LayerContext& c, std::int64_t heads, std::int64_t m, std::int64_t n, std::int64_t k) {
+  Kernel kernel = gemm(c, m, n, k);
+  kernel.batch = c.layout.micro_batch * heads;
+  kernel.flop *= static_cast<double>(kernel.batch);
+  kernel.bytes *= static_cast<double>(kernel.batch);
+  return kernel;
+}
+
+/// Attention before fused kernels (Megatron-LM fused_softmax.py): products, and scale, mask and softmax in one kernel
+/// that reads and writes the scores; with dropout one more, and a byte per score. Backward: two products per forward
+/// one, the dropout's mask applied, and a softmax gradient that reads two such tensors and writes one.
+std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths& w, KernelKind kind, std::int64_t keys) {
+  const CoreSizes s = sizes_of(c, w);
+  const std::int64_t queries = s.tokens / c.layout.micro_batch;
+  const bool forward = kind == KernelKind::attention_forward;
+  std::vector<Kernel> kernels;
+  const int times = forward ? 1 : 2;
+  for (int i = 0; i < times; ++i) {
+    kernels.push_back(head_product(c, s.heads, queries, keys, i == 0 ? w.qk_dim : w.v_dim));
+    kernels.push_back(head_product(c, s.heads, queries, i == 0 ? w.v_dim : w.qk_dim, keys));
+  }
+  const auto width = static_cast<double>(c.width);
+  const double scores = static_cast<double>(s.tokens) * static_cast<double>(keys) * static_cast<double>(s.heads);
+  kernels.push_back(traffic(c, (forward ? 2 : 3) * width * scores));
+  if (c.job->dropout > 0) kernels.push_back(traffic(c, (2 * width + 1) * scores));
+  return kernels;
+}
+
+std::vector<Kernel> core_kernels(const LayerContext& c, const AttentionWidths& w, KernelKind kind, int parts,
+                                 std::int64_t keys) {
+  if (c.job->attention == AttentionKernel::unfused) return unfused_kernels(c, w, kind, keys);
+  return {core_kernel(c, w, kind, parts, keys)};
 }
 
 std::int64_t kv_width(const LayerContext& c, const AttentionWidths& w) {
@@ -84,7 +115,7 @@ void ring_forward(BlockBuilder& b, const AttentionCore& core, int out) {
     reads.push_back(core.q);
     if (step > 0) reads.insert(reads.end(), {out, core.statistics}); // merges with what the earlier steps found
     b.compute(Segment::attention, reads, core_writes(core, out),
-              {core_kernel(c, core.widths, KernelKind::attention_forward, c.ring, ring_keys(c))});
+              core_kernels(c, core.widths, KernelKind::attention_forward, c.ring, ring_keys(c)));
     kv = next;
   }
 }
@@ -96,7 +127,7 @@ void gather_forward(BlockBuilder& b, const AttentionCore& core, int out) {
   b.collective(Collective::all_gather, ring_group(c), Bytes(tokens * kv_width(c, core.widths) * c.width),
                {core.k, core.v}, {gathered});
   b.compute(Segment::attention, {core.q, gathered}, core_writes(core, out),
-            {core_kernel(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length)});
+            core_kernels(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length));
 }
 
 struct CoreGradients {
@@ -144,7 +175,7 @@ void ring_backward(BlockBuilder& b, const AttentionCore& core, int out, int grad
     if (step > 0) reads.push_back(g.dq);
     const int partial = b.temporary("dkv.step" + suffix, {tokens, width});
     b.compute(Segment::attention, reads, {g.dq, partial},
-              {core_kernel(c, core.widths, KernelKind::attention_backward, c.ring, ring_keys(c))})
+              core_kernels(c, core.widths, KernelKind::attention_backward, c.ring, ring_keys(c)))
         .scratch = backward_scratch(c, core);
     int sum = partial;
     if (travelled >= 0) {
@@ -173,7 +204,7 @@ void gather_backward(BlockBuilder& b, const AttentionCore& core, int out, int gr
   std::vector<int> reads = backward_reads(core, out, grad_out);
   reads.push_back(gathered);
   b.compute(Segment::attention, reads, {g.dq, partial},
-            {core_kernel(c, core.widths, KernelKind::attention_backward, 1, c.job->sequence_length)})
+            core_kernels(c, core.widths, KernelKind::attention_backward, 1, c.job->sequence_length))
       .scratch = backward_scratch(c, core);
   b.collective(Collective::reduce_scatter, ring_group(c), whole, {partial}, {g.dk, g.dv});
 }
@@ -212,7 +243,7 @@ void core_forward(BlockBuilder& b, const AttentionCore& core) {
   const int out = core.pre_exchange >= 0 ? core.pre_exchange : core.out;
   if (c.ring == 1)
     b.compute(Segment::attention, {core.q, core.k, core.v}, core_writes(core, out),
-              {core_kernel(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length)});
+              core_kernels(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length));
   else if (c.layout.context_parallel.kind == ContextKind::all_gather) gather_forward(b, core, out);
   else ring_forward(b, core, out);
   if (c.ulysses > 1) {
@@ -245,7 +276,7 @@ std::array<int, 3> core_backward(BlockBuilder& b, const AttentionCore& core, int
     std::vector<int> reads = backward_reads(core, out, grad);
     reads.insert(reads.end(), {core.k, core.v});
     b.compute(Segment::attention, reads, {g.dq, g.dk, g.dv},
-              {core_kernel(c, w, KernelKind::attention_backward, 1, c.job->sequence_length)})
+              core_kernels(c, w, KernelKind::attention_backward, 1, c.job->sequence_length))
         .scratch = backward_scratch(c, core);
   } else if (c.layout.context_parallel.kind == ContextKind::all_gather) gather_backward(b, core, out, grad, g);
   else ring_backward(b, core, out, grad, g);

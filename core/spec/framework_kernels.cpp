@@ -1,0 +1,67 @@
+#include "core/spec/framework_kernels.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/base/json.h"
+
+namespace foretrain {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// The entry of `table` for a device, else for its architecture, else 1.
+Result<double> factor(const Json& table, const DeviceSpec& device, const std::string& where) {
+  for (const std::string& name : {device.name, lower(device.architecture)}) {
+    const auto found = table.find(name);
+    if (found == table.end()) continue;
+    if (!found->is_number() || !(found->get<double>() > 0)) return fail(where + "/" + name, "is not a positive number");
+    return found->get<double>();
+  }
+  return 1.0;
+}
+
+Result<void> set_attention(Calibration& calibration, const Json& file, const std::string& generation,
+                           const DeviceSpec& device, const std::string& where) {
+  const Json::json_pointer at("/attention/" + generation);
+  if (!file.contains(at) || !file.at(at).is_object())
+    return fail(where + at.to_string(), "'" + generation + "' is no listed generation of attention kernels");
+  FORETRAIN_TRY(const double speed, factor(file.at(at), device, where + at.to_string()));
+  for (AttentionPoint& point : calibration.attention.heads) {
+    point.forward *= speed;
+    point.backward *= speed;
+  }
+  return {};
+}
+
+} // namespace
+
+Result<OnDevice> on_device(const Semantics& semantics, const Calibration& calibration, const DeviceSpec& device,
+                           const std::filesystem::path& data) {
+  const std::filesystem::path path = data / "kernels.json";
+  FORETRAIN_TRY(const Json file, read_json_file(path));
+  OnDevice result{semantics, calibration};
+  if (const auto hosts = file.find("launch_time"); hosts != file.end()) {
+    FORETRAIN_TRY(const double time, factor(*hosts, device, path.string() + ":/launch_time"));
+    result.semantics.host_per_layer = semantics.host_per_layer * time;
+  }
+  const Json::json_pointer own("/frameworks/" + semantics.name);
+  if (!file.contains(own)) return result;
+  const Json& entry = file.at(own);
+  if (const auto generation = entry.find("attention"); generation != entry.end() && generation->is_string()) {
+    const auto done =
+        set_attention(result.calibration, file, generation->get<std::string>(), device, path.string() + ":");
+    if (!done) return tl::unexpected<Error>(done.error());
+  }
+  if (const auto passes = entry.find("streaming"); passes != entry.end()) {
+    if (!passes->is_number() || !(passes->get<double>() >= 1))
+      return fail(path.string() + ":" + own.to_string() + "/streaming", "is not a number of at least 1");
+    result.calibration.memory.efficiency /= passes->get<double>();
+  }
+  return result;
+}
+
+} // namespace foretrain

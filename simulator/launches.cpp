@@ -1,0 +1,32 @@
+#include "simulator/launches.h"
+
+#include <algorithm>
+
+namespace foretrain {
+
+double launches(const Block& block, Pass pass) {
+  // Kernels of TransformerEngine's layers: 12 to 18 forward, twice that backward; 60 to 120 in both passes of a layer of
+  // experts against 37 to 53. Ends: a norm, a product and a loss, or a lookup.
+  constexpr double kExperts = 2.2;
+  constexpr double kEnd = 0.5;
+  double again = 0; // ops of the forward that are run once more
+  bool experts = false;
+  for (const Op& op : block.ops(pass)) {
+    if (op.pass == Pass::recompute) again += 1;
+    experts = experts || op.segment == Segment::router;
+  }
+  const double whole = std::max<double>(1, static_cast<double>(block.forward.size()));
+  const double passes = (pass == Pass::backward ? 2 : 1) + again / whole;
+  switch (block.kind) {
+  case BlockKind::layer:
+    return passes * block.layers * (experts ? kExperts : 1);
+  case BlockKind::mtp:
+    return passes * ((experts ? kExperts : 1) + kEnd);
+  case BlockKind::embedding:
+  case BlockKind::head:
+    return passes * kEnd;
+  }
+  return 0;
+}
+
+} // namespace foretrain
