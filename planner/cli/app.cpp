@@ -11,6 +11,7 @@
 
 #include "core/base/text.h"
 #include "planner/cli/commands/commands.h"
+#include "planner/cli/commands/validate_files.h"
 #include "planner/cli/completion.h"
 #include "planner/cli/help.h"
 #include "planner/cli/interrupt.h"
@@ -34,6 +35,7 @@ struct Arguments {
   CompareOptions compare;
   DetectOptions detect;
   CalibrateOptions calibrate;
+  ValidateFiles validate_files;
   PresetsOptions presets;
   std::string schema;
   DbOptions db;
@@ -87,8 +89,9 @@ void add_predict(CLI::App& app, Arguments& arguments) {
 void add_explain(CLI::App& app, Arguments& arguments) {
   ExplainOptions& o = arguments.explain;
   CLI::App* command = add_command(app, arguments, "explain", [&o](const Context& c) { return run_explain(c, o); });
-  command->add_option("plan", o.plan, "plan file (JSON)")->required();
-  command->add_option("--against", o.against, "another plan file; without it the best of a search");
+  command->add_option("plan", o.plan, "plan file (JSON); not with a measured row");
+  command->add_option("--against", o.against,
+                      "another plan file, or a measured row (ROWS.csv:ROW_ID); without it the best of a search");
   command->add_option("--engine", o.engine, kEngineHelp)->capture_default_str();
   command->add_option("--jobs", o.jobs, "threads of the search; 0: one per core")->capture_default_str();
   command->add_flag("--json", o.json, "one JSON document on stdout");
@@ -104,9 +107,16 @@ void add_program(CLI::App& app, Arguments& arguments) {
 
 void add_validate(CLI::App& app, Arguments& arguments) {
   ValidateOptions& o = arguments.validate;
-  CLI::App* command = add_command(app, arguments, "validate", [&o](const Context& c) { return run_validate(c, o); });
+  ValidateFiles& files = arguments.validate_files;
+  CLI::App* command =
+      add_command(app, arguments, "validate", [&o, &files](const Context& c) { return run_validate(c, o, files); });
   command->add_option("rows", o.files, "CSV files of published runs")->required();
   command->add_option("--engine", o.engine, kEngineHelp)->capture_default_str();
+  command->add_option("--plot", files.plots, "folder for drawings (SVG)");
+  command->add_option("--page", files.page, "accuracy page (Markdown) to write; its remarks are kept");
+  command->add_option("--check", files.check, "accuracy page whose figures must not have got worse");
+  command->add_option("--fit-intervals", files.intervals,
+                      "file to write the 80 % intervals to that the residuals give");
   command->add_option("--jobs", o.jobs, "threads; 0: one per core")->capture_default_str();
   command->add_flag("--json", o.json, "one JSON document on stdout");
 }

@@ -1,20 +1,19 @@
 #include "planner/cli/validation.h"
 
 #include <algorithm>
-#include <cmath>
-#include <mutex>
 #include <thread>
 
+#include "core/program/flops.h"
 #include "core/spec/calibration.h"
+#include "core/spec/names.h"
 #include "planner/search.h"
+#include "planner/validate/split.h"
 
 namespace foretrain::cli {
-namespace {
 
-std::optional<double> error_percent(const std::optional<double>& predicted, const std::optional<double>& measured) {
-  if (!predicted || !measured || *measured <= 0) return std::nullopt;
-  return (*predicted - *measured) / *measured * 100;
-}
+using validation::ValidatedRow;
+
+namespace {
 
 /// Memory of the kind and rank that was measured. A source that names no kind reads the allocator's reserved bytes or
 /// the driver's, never the allocated ones.
@@ -34,6 +33,33 @@ void skip(ValidatedRow& row, const std::string& reason, const std::string& text)
   row.skipped = text;
 }
 
+validation::RowFeatures features_of(const Measurement& row, const Plan& plan) {
+  validation::RowFeatures f;
+  f.model = row.model;
+  f.device = plan.cluster.device.name;
+  f.framework = row.framework;
+  f.precision = std::string(id_of(plan.job.precision));
+  f.kernels = row.kernels;
+  f.recompute = std::string(id_of(plan.layout.recompute.kind));
+  f.devices = device_count(plan.cluster);
+  f.sequence_length = plan.job.sequence_length;
+  f.global_batch = plan.job.global_batch;
+  f.micro_batch = plan.layout.micro_batch;
+  f.tp = plan.layout.tp;
+  f.pp = plan.layout.pp;
+  f.cp = plan.layout.cp;
+  f.ep = plan.layout.ep;
+  f.dp = plan.layout.dp();
+  const FlopShape shape{plan.job.sequence_length, plan.job.packed, 0};
+  const auto flop = flop_per_token(plan.model, FlopConvention::megatron, shape);
+  const auto peak = dense_peak(plan.cluster.device, plan.job.precision);
+  if (flop && peak) {
+    f.flop = *flop * static_cast<double>(plan.job.global_batch) * plan.job.sequence_length / f.devices;
+    f.peak = peak->value;
+  }
+  return f;
+}
+
 void compare(ValidatedRow& row, const MeasuredPlan& measured, const Prediction& prediction) {
   row.verdict = prediction.verdict;
   row.out_of_memory = measured.out_of_memory;
@@ -42,10 +68,21 @@ void compare(ValidatedRow& row, const MeasuredPlan& measured, const Prediction& 
   if (measured.memory) row.measured_bytes = static_cast<double>(measured.memory->value);
   row.measured_kind = std::string(id_of(measured.memory_kind));
   if (prediction.verdict == Verdict::illegal) {
+    row.rule = prediction.rejections.front().rule;
     row.notes.push_back(prediction.rejections.front().reason);
     return;
   }
   row.predicted_seconds = prediction.step_time.value;
+  row.evidence = prediction.evidence;
+  row.time = prediction.time;
+  if (!prediction.memory.empty()) {
+    Bytes device;
+    for (const StageMemory& stage : prediction.memory) device = std::max(device, stage.device);
+    for (std::size_t i = 0; i < 2; ++i)
+      row.memory_interval[i] =
+          static_cast<double>(prediction.memory_interval[i].value) / static_cast<double>(device.value);
+  }
+  row.time_interval = {prediction.step_time_interval[0].value, prediction.step_time_interval[1].value};
   row.predicted_bytes = memory_of(prediction, measured);
   row.predicted_kind = measured.memory_kind == MemoryKind::allocated ? "allocated" : "reserved";
 }
@@ -64,6 +101,8 @@ Result<ValidatedRow> validate_row(const Context& context, const MeasuredNames& n
     return row;
   }
   const Plan& plan = measured->plan;
+  row.features = features_of(measurement, plan);
+  row.held_out = validation::is_held_out(row.features);
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(plan.job.semantics));
   FORETRAIN_TRY(const Calibration calibration, load_calibration(context.data.root, plan.cluster.device));
   const auto prediction =
@@ -76,55 +115,6 @@ Result<ValidatedRow> validate_row(const Context& context, const MeasuredNames& n
 }
 
 } // namespace
-
-std::optional<double> time_error_percent(const ValidatedRow& row) {
-  return error_percent(row.predicted_seconds, row.measured_seconds);
-}
-
-std::optional<double> memory_error_percent(const ValidatedRow& row) {
-  return error_percent(row.predicted_bytes, row.measured_bytes);
-}
-
-ErrorSummary summarise_errors(std::vector<double> errors) {
-  ErrorSummary summary;
-  summary.count = static_cast<int>(errors.size());
-  if (errors.empty()) return summary;
-  for (double& error : errors) {
-    summary.mean_signed += error / summary.count;
-    error = std::abs(error);
-    summary.mean_absolute += error / summary.count;
-  }
-  std::sort(errors.begin(), errors.end());
-  const auto rank = static_cast<std::size_t>(std::ceil(0.9 * static_cast<double>(errors.size())));
-  summary.p90_absolute = errors[std::max<std::size_t>(rank, 1) - 1];
-  return summary;
-}
-
-ValidationSummary summarise_rows(const std::vector<const ValidatedRow*>& rows) {
-  ValidationSummary summary;
-  std::vector<double> time;
-  std::vector<double> memory;
-  for (const ValidatedRow* row : rows) {
-    ++summary.rows;
-    if (row->skipped) {
-      ++summary.skipped[row->skip_reason];
-      continue;
-    }
-    ++summary.compared;
-    if (row->out_of_memory) {
-      ++summary.ran_out_of_memory;
-      if (row->verdict == Verdict::oom) ++summary.foreseen;
-      continue;
-    }
-    if (row->verdict == Verdict::oom) ++summary.wrongly_out_of_memory;
-    if (row->verdict == Verdict::illegal) ++summary.called_illegal;
-    if (const auto error = time_error_percent(*row)) time.push_back(*error);
-    if (const auto error = memory_error_percent(*row)) memory.push_back(*error);
-  }
-  summary.time = summarise_errors(std::move(time));
-  summary.memory = summarise_errors(std::move(memory));
-  return summary;
-}
 
 Result<std::vector<ValidatedRow>> validate_rows(const Context& context, const std::string& file,
                                                 const std::vector<Measurement>& rows, Engine engine, int jobs) {

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/spec/io.h"
 #include "planner/cli/commands/commands.h"
+#include "planner/cli/commands/explain_row.h"
 #include "planner/cli/describe_prediction.h"
 #include "planner/cli/inputs.h"
 #include "planner/cli/progress.h"
@@ -98,6 +99,10 @@ Json explanation_json(const Predicted& plan, const Predicted& baseline, const Ex
 } // namespace
 
 int run_explain(const Context& context, const ExplainOptions& options) {
+  if (names_a_row(options.against)) return explain_row(context, options);
+  if (options.plan.empty())
+    return complain(
+        {Error::Kind::input, "no plan", "plan", "foretrain explain PLAN.json, or --against ROWS.csv:ROW_ID alone"});
   const auto engine = engine_of(context, options.engine);
   if (!engine) return complain(engine.error());
   const auto loaded = load_plan(context, options.plan);

@@ -1,14 +1,24 @@
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
 
+#include "core/base/json.h"
 #include "core/spec/io.h"
-#include "planner/cli/commands/commands.h"
+#include "core/spec/names.h"
+#include "planner/cli/commands/validate_files.h"
 #include "planner/cli/inputs.h"
 #include "planner/cli/table.h"
 #include "planner/cli/validation.h"
+#include "planner/validate/accuracy.h"
+#include "planner/validate/plots.h"
 
 namespace foretrain::cli {
+
+using validation::ErrorSummary;
+using validation::ValidatedRow;
+using validation::ValidationSummary;
+
 namespace {
 
 struct SkippedFile {
@@ -38,18 +48,6 @@ Result<Validation> validate_files(const Context& context, const ValidateOptions&
   return all;
 }
 
-std::map<std::string, std::vector<const ValidatedRow*>> by_source(const std::vector<ValidatedRow>& rows) {
-  std::map<std::string, std::vector<const ValidatedRow*>> groups;
-  for (const ValidatedRow& row : rows) groups[row.source].push_back(&row);
-  return groups;
-}
-
-std::vector<const ValidatedRow*> all_of(const std::vector<ValidatedRow>& rows) {
-  std::vector<const ValidatedRow*> list;
-  for (const ValidatedRow& row : rows) list.push_back(&row);
-  return list;
-}
-
 Json number(const std::optional<double>& value) {
   return value ? Json(*value) : Json();
 }
@@ -70,6 +68,13 @@ Json row_json(const ValidatedRow& row) {
   json["error_percent"] = {{"step_time", number(time_error_percent(row))},
                            {"memory", number(memory_error_percent(row))}};
   json["verdict"] = std::string(id_of(row.verdict));
+  json["evidence"] = std::string(id_of(row.evidence));
+  json["interval"] = {{"step_time_s", row.time_interval}};
+  json["device"] = row.features.device;
+  json["held_out"] = row.held_out;
+  json["time"] = Json::object();
+  for (int p = 0; p < kTimeParts; ++p)
+    json["time"][std::string(id_of(static_cast<TimePart>(p)))] = row.time[static_cast<std::size_t>(p)].value;
   json["skipped"] = Json();
   json["notes"] = row.notes;
   return json;
@@ -112,17 +117,31 @@ std::vector<std::string> summary_row(const std::string& name, const ValidationSu
           percent(s.memory, s.memory.p90_absolute, "{:.1f}")};
 }
 
-std::string validation_text(const Validation& validation) {
+std::string validation_text(const Validation& validation, const validation::Accuracy& accuracy) {
   std::vector<std::vector<std::string>> table = {{"source", "rows", "compared", "time", "mean |%|", "mean %", "p90 |%|",
                                                   "memory", "mean |%|", "mean %", "p90 |%|"}};
-  for (const auto& [source, rows] : by_source(validation.rows))
-    table.push_back(summary_row(source.substr(0, 40), summarise_rows(rows)));
-  const ValidationSummary all = summarise_rows(all_of(validation.rows));
+  for (const auto& [source, summary] : accuracy.by_source) table.push_back(summary_row(source.substr(0, 40), summary));
+  table.push_back(summary_row("held-out", accuracy.held_out.summary));
+  const ValidationSummary& all = accuracy.all.summary;
   table.push_back(summary_row("all", all));
   std::string text = text_table(table);
   text += fmt::format("\n{} runs ended out of memory, {} of them foreseen; {} that ran are predicted not to fit, {} "
                       "are refused by a rule\n",
                       all.ran_out_of_memory, all.foreseen, all.wrongly_out_of_memory, all.called_illegal);
+  text +=
+      fmt::format("step time, mean over {} sources: {:.1f} % absolute, {:+.1f} % signed\n",
+                  accuracy.all.sources.sources, accuracy.all.sources.mean_absolute, accuracy.all.sources.mean_signed);
+  const auto baseline = [&](const char* name, const ErrorSummary& errors) {
+    if (errors.count > 0)
+      text += fmt::format("{}: {:.1f} % absolute over {} rows\n", name, errors.mean_absolute, errors.count);
+  };
+  baseline("one utilisation per device", accuracy.all.baselines.by_utilisation);
+  baseline("nearest row of another group", accuracy.all.baselines.by_nearest);
+  const validation::RankingSummary ranking = validation::summarise_groups(accuracy.groups);
+  if (ranking.groups > 0)
+    text += fmt::format("{} ranked groups: Spearman {:.3f}, regret {:.1f} % in the mean, {:.1f} % at worst\n",
+                        ranking.groups, ranking.mean_spearman, ranking.mean_regret, ranking.worst_regret);
+  text += fmt::format("{} fitted constants\n", accuracy.constants.size());
   if (!all.skipped.empty()) text += "\nNot compared\n";
   std::vector<std::pair<std::string, int>> reasons(all.skipped.begin(), all.skipped.end());
   std::stable_sort(reasons.begin(), reasons.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -132,14 +151,46 @@ std::string validation_text(const Validation& validation) {
   return text;
 }
 
-Json validation_json(const Validation& validation) {
+Json coverage_json(const std::map<std::string, validation::Coverage>& coverage) {
+  Json json = Json::object();
+  for (const auto& [level, c] : coverage)
+    json[level] = {{"rows", c.rows}, {"covered", c.covered}, {"mean_width", c.mean_width}};
+  return json;
+}
+
+Json set_json(const validation::AccuracyOf& of) {
+  Json json = summary_json(of.summary);
+  json["over_sources"] = {{"sources", of.sources.sources},
+                          {"mean_absolute_percent", of.sources.mean_absolute},
+                          {"mean_signed_percent", of.sources.mean_signed}};
+  json["baselines"] = {{"one_utilisation", errors_json(of.baselines.by_utilisation)},
+                       {"nearest_row", errors_json(of.baselines.by_nearest)}};
+  json["intervals"] = {{"step_time", coverage_json(of.time_coverage)}, {"memory", coverage_json(of.memory_coverage)}};
+  return json;
+}
+
+Json groups_json(const std::vector<validation::RankedGroup>& groups) {
+  Json json = Json::array();
+  for (const validation::RankedGroup& group : groups)
+    json.push_back({{"group", group.name},
+                    {"rows", group.rows},
+                    {"spearman", group.spearman},
+                    {"regret_percent", group.regret_percent},
+                    {"false_fits_on_top", group.false_fits_on_top}});
+  return json;
+}
+
+Json validation_json(const Validation& validation, const validation::Accuracy& accuracy) {
   Json json;
   json["rows"] = Json::array();
   for (const ValidatedRow& row : validation.rows) json["rows"].push_back(row_json(row));
-  json["summary"] = {{"overall", summary_json(summarise_rows(all_of(validation.rows)))}};
+  json["summary"] = {{"overall", set_json(accuracy.all)}, {"held_out", set_json(accuracy.held_out)}};
   json["summary"]["sources"] = Json::object();
-  for (const auto& [source, rows] : by_source(validation.rows))
-    json["summary"]["sources"][source] = summary_json(summarise_rows(rows));
+  for (const auto& [source, summary] : accuracy.by_source) json["summary"]["sources"][source] = summary_json(summary);
+  json["groups"] = groups_json(accuracy.groups);
+  json["constants"] = Json::array();
+  for (const validation::FittedConstant& constant : accuracy.constants)
+    json["constants"].push_back({{"owner", constant.owner}, {"key", constant.key}, {"value", constant.value}});
   json["skipped_files"] = Json::array();
   for (const SkippedFile& file : validation.skipped)
     json["skipped_files"].push_back({{"file", file.file}, {"reason", file.reason}});
@@ -147,15 +198,76 @@ Json validation_json(const Validation& validation) {
   return json;
 }
 
+Result<void> write_plots(const std::string& folder, const Validation& validation,
+                         const validation::Accuracy& accuracy) {
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (code) return fail("--plot", "'" + folder + "': " + code.message());
+  for (const validation::Plot& plot : validation::plots_of(validation::all_of(validation.rows), accuracy.groups))
+    if (auto done = write_text_file(std::filesystem::path(folder) / (plot.name + ".svg"), plot.svg); !done)
+      return tl::unexpected<Error>(std::move(done).error());
+  return {};
+}
+
+Result<void> write_page(const std::string& file, const validation::Accuracy& accuracy) {
+  std::string remarks = "# Accuracy\n\n";
+  std::error_code code;
+  if (std::filesystem::exists(file, code)) {
+    FORETRAIN_TRY(const std::string page, read_text_file(file));
+    remarks = validation::remarks_of(page);
+  }
+  return write_text_file(file, validation::accuracy_page(accuracy, remarks));
+}
+
+/// The files that were asked for beside the result.
+Result<void> write_files(const ValidateFiles& files, const Validation& validation,
+                         const validation::Accuracy& accuracy) {
+  if (!files.plots.empty()) {
+    if (auto done = write_plots(files.plots, validation, accuracy); !done)
+      return tl::unexpected<Error>(std::move(done).error());
+  }
+  if (!files.page.empty()) {
+    if (auto done = write_page(files.page, accuracy); !done) return tl::unexpected<Error>(std::move(done).error());
+  }
+  if (!files.intervals.empty()) {
+    const Intervals intervals = validation::fit_intervals(validation::all_of(validation.rows));
+    if (auto done = write_text_file(files.intervals, to_json(intervals).dump(2) + "\n"); !done)
+      return tl::unexpected<Error>(std::move(done).error());
+  }
+  return {};
+}
+
+/// Says on stderr what got worse; whether something did.
+Result<bool> is_worse(const std::string& file, const validation::Accuracy& accuracy) {
+  FORETRAIN_TRY(const std::string page, read_text_file(file));
+  const std::vector<std::string> failures = validation::worse_than(page, accuracy);
+  for (const std::string& failure : failures) remark(failure);
+  return !failures.empty();
+}
+
+Result<int> validate(const Context& context, const ValidateOptions& options, const ValidateFiles& files) {
+  FORETRAIN_TRY(const Engine engine, engine_of(context, options.engine));
+  FORETRAIN_TRY(auto constants, validation::read_fitted_constants(context.data.root));
+  FORETRAIN_TRY(const Validation all, validate_files(context, options, engine));
+  const validation::Accuracy accuracy = validation::accuracy_of(all.rows, std::move(constants));
+  if (auto done = write_files(files, all, accuracy); !done) return tl::unexpected<Error>(std::move(done).error());
+  int code = all.complete ? kDone : kInterrupted;
+  if (!files.check.empty()) {
+    FORETRAIN_TRY(const bool worse, is_worse(files.check, accuracy));
+    if (worse) code = kBadInput;
+  }
+  return print_and(options.json ? validation_json(all, accuracy).dump(2) + "\n" : validation_text(all, accuracy), code);
+}
+
 } // namespace
 
+int run_validate(const Context& context, const ValidateOptions& options, const ValidateFiles& files) {
+  const auto code = validate(context, options, files);
+  return code ? *code : complain(code.error());
+}
+
 int run_validate(const Context& context, const ValidateOptions& options) {
-  const auto engine = engine_of(context, options.engine);
-  if (!engine) return complain(engine.error());
-  const auto validation = validate_files(context, options, *engine);
-  if (!validation) return complain(validation.error());
-  const int code = validation->complete ? kDone : kInterrupted;
-  return print_and(options.json ? validation_json(*validation).dump(2) + "\n" : validation_text(*validation), code);
+  return run_validate(context, options, {});
 }
 
 } // namespace foretrain::cli
