@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -24,21 +25,40 @@ Counters& counters() {
   return instance;
 }
 
-void add(std::int64_t bytes) {
+/// Which account a thread's blocks are booked on: LibTorch hands an allocator nothing but a size.
+AllocatorAccount*& bound() {
+  thread_local AllocatorAccount* account = nullptr;
+  return account;
+}
+
+/// What stands before a block.
+struct Header {
+  std::int64_t bytes = 0;
+  AllocatorAccount* account = nullptr;
+};
+static_assert(sizeof(Header) <= kHeader);
+
+void raise(std::atomic<std::int64_t>& current, std::atomic<std::int64_t>& peak, std::int64_t bytes) {
+  const std::int64_t now = current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::int64_t highest = peak.load(std::memory_order_relaxed);
+  while (now > highest && !peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
+  }
+}
+
+void add(const Header& header) {
   Counters& c = counters();
   c.allocations.fetch_add(1, std::memory_order_relaxed);
-  const std::int64_t now = c.current.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  std::int64_t highest = c.peak.load(std::memory_order_relaxed);
-  while (now > highest && !c.peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
-  }
+  raise(c.current, c.peak, header.bytes);
+  if (header.account) raise(header.account->current, header.account->peak, header.bytes);
 }
 
 void release(void* pointer) {
   if (!pointer) return;
   char* base = static_cast<char*>(pointer) - kHeader;
-  std::int64_t bytes = 0;
-  std::memcpy(&bytes, base, sizeof bytes);
-  counters().current.fetch_sub(bytes, std::memory_order_relaxed);
+  Header header;
+  std::memcpy(&header, base, sizeof header);
+  counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
+  if (header.account) header.account->current.fetch_sub(header.bytes, std::memory_order_relaxed);
   std::free(base); // NOLINT: of aligned_alloc
 }
 
@@ -62,9 +82,9 @@ private:
     const std::size_t whole = (bytes + kHeader + kHeader - 1) / kHeader * kHeader;
     char* base = static_cast<char*>(std::aligned_alloc(kHeader, whole));
     if (!base) throw std::bad_alloc();
-    const auto size = static_cast<std::int64_t>(bytes);
-    std::memcpy(base, &size, sizeof size);
-    add(size);
+    const Header header{static_cast<std::int64_t>(bytes), bound()};
+    std::memcpy(base, &header, sizeof header);
+    add(header);
     return {base + kHeader, base + kHeader, &release, device};
   }
 };
@@ -79,6 +99,11 @@ void install_counting_allocator() {
 AllocatorCount allocator_count() {
   const Counters& c = counters();
   return {c.current.load(), c.peak.load(), c.allocations.load()};
+}
+
+AccountScope::AccountScope(AllocatorAccount* account) : before_(std::exchange(bound(), account)) {}
+AccountScope::~AccountScope() {
+  bound() = before_;
 }
 
 void restart_peak() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace foretrain {
@@ -16,5 +17,25 @@ struct AllocatorCount {
 void install_counting_allocator();
 [[nodiscard]] AllocatorCount allocator_count();
 void restart_peak();
+
+/// Bytes of the blocks that threads bound to it took, whoever frees them: ranks that run as threads of one process have
+/// one each.
+struct AllocatorAccount {
+  std::atomic<std::int64_t> current{0};
+  std::atomic<std::int64_t> peak{0};
+  void restart_peak() { peak.store(current.load()); }
+};
+
+/// Binds the calling thread to an account, which must outlive every block taken meanwhile; null: to none.
+class AccountScope {
+public:
+  explicit AccountScope(AllocatorAccount* account);
+  ~AccountScope();
+  AccountScope(const AccountScope&) = delete;
+  AccountScope& operator=(const AccountScope&) = delete;
+
+private:
+  AllocatorAccount* before_;
+};
 
 } // namespace foretrain

@@ -32,26 +32,37 @@ std::string number(std::int64_t value) {
 }
 
 void model(Reasons& r, const ModelSpec& m) {
-  r.unless(!m.moe, "mixture-of-experts layers are not executed");
-  r.unless(!m.latent, "multi-head latent attention is not executed");
+  if (m.moe) {
+    r.unless(!m.moe->shared_gate, "a gate of the shared expert is not executed");
+    r.unless(!m.moe->router_bias && !m.moe->correction_bias, "biases of the router are not executed");
+    r.unless(!m.moe->expert_bias, "biases inside experts are not executed");
+    r.unless(m.moe->groups == 1, "group-limited routing is not executed");
+  }
   r.unless(m.mtp_layers == 0, "multi-token-prediction layers are not executed");
   r.unless(m.qk_norm == QkNorm::none, "norms of queries and keys are not executed");
   r.unless(!m.attention_sinks, "attention sinks are not executed");
   r.unless(!m.output_gate, "gated attention output is not executed");
   r.unless(!m.embedding_norm, "a norm after the embedding is not executed");
   r.unless(m.final_norm, "a model without a final norm is not executed");
-  r.unless(m.ffn > 0, "layers without a feed-forward are not executed");
-  r.unless(m.head_dim % 2 == 0 || m.learned_positions > 0,
-           "rotary positions need an even head width, not " + number(m.head_dim));
+  r.unless(m.ffn > 0 || m.moe, "layers without a feed-forward are not executed");
+  const int turned = m.latent ? m.latent->qk_rope_head_dim : m.head_dim;
+  r.unless(turned % 2 == 0 || m.learned_positions > 0,
+           "rotary positions need an even head width, not " + number(turned));
+  r.unless(!m.latent || (turned > 0 && m.learned_positions == 0 && !m.qkv_bias && !m.out_bias),
+           "latent attention without rotary positions, or with biases, is not executed");
   if (const auto rejection = unsupported(m)) r.unless(false, rejection->reason);
 }
 
 void job(Reasons& r, const Plan& plan, const Semantics& semantics) {
   const JobSpec& j = plan.job;
-  r.unless(j.precision == Precision::fp64 || j.precision == Precision::fp32,
-           "precision " + std::string(id_of(j.precision)) + " is not executed; fp32 and fp64 are");
-  r.unless(j.optimizer.kind == OptimizerKind::adamw || j.optimizer.kind == OptimizerKind::sgd,
-           "optimizer " + std::string(id_of(j.optimizer.kind)) + " is not executed; adamw and sgd are");
+  const bool half = j.precision == Precision::bf16;
+  r.unless(j.precision == Precision::fp64 || j.precision == Precision::fp32 || half,
+           "precision " + std::string(id_of(j.precision)) + " is not executed; bf16, fp32 and fp64 are");
+  r.unless(!half || j.gradient == DType::fp32, "bf16 is executed with fp32 gradients only");
+  r.unless(j.optimizer.moments == DType::fp32, "moments are executed in fp32 only");
+  const OptimizerKind optimizer = j.optimizer.kind;
+  r.unless(optimizer == OptimizerKind::adamw || optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion,
+           "optimizer " + std::string(id_of(optimizer)) + " is not executed; adamw, lion and sgd are");
   r.unless(j.dropout == 0, "dropout is not executed");
   r.unless(j.attention == AttentionKernel::flash, "attention that keeps its probabilities (unfused) is not executed");
   r.unless(j.cross_entropy.value_or(semantics.cross_entropy) == CrossEntropy::fused,
@@ -67,20 +78,41 @@ void job(Reasons& r, const Plan& plan, const Semantics& semantics) {
 void layout(Reasons& r, const Plan& plan) {
   const Layout& l = plan.layout;
   const ModelSpec& m = plan.model;
-  r.unless(l.cp == 1, "context parallelism (cp " + number(l.cp) + ") is not executed");
-  r.unless(l.ep == 1 && l.etp == 1, "expert parallelism is not executed");
-  r.unless(l.sharding.kind == ShardingKind::none || l.sharding.kind == ShardingKind::optimizer,
-           "sharding '" + std::string(id_of(l.sharding.kind)) + "' is not executed; none and optimizer are");
+  const ContextKind context = l.context_parallel.kind;
+  r.unless(l.cp == 1 || context != ContextKind::ulysses_ring, "Ulysses inside a ring is not executed");
+  r.unless(l.expert_dispatch.kind != DispatchKind::deduplicated || l.ep * l.etp == 1,
+           "de-duplicated dispatch is not executed");
+  if (m.moe) {
+    r.unless(l.tp == 1 || l.sequence_parallel, "experts with tp need sequence_parallel");
+    r.unless(!plan.job.routing.capacity_factor, "experts with a capacity are not executed");
+  }
+  r.unless(l.sharding.kind != ShardingKind::parameters || l.sharding.reshard_after_forward.value_or(true),
+           "sharded parameters that stay gathered after the forward (reshard_after_forward false) are not executed");
   r.unless(!l.offload.optimizer, "an optimizer on the host is not executed");
   r.unless(!l.overlap.tp && !l.overlap.moe, "tensor-parallel or expert transfers inside kernels are not executed");
   const auto divides = [&r](int parts, std::int64_t whole, const std::string& axis, const std::string& what) {
     r.unless(whole % parts == 0, axis + " " + number(parts) + " does not divide " + what + " " + number(whole));
   };
   divides(l.tp, m.heads, "tp", "heads");
-  divides(l.tp, m.kv_heads, "tp", "kv_heads");
+  if (!m.latent) divides(l.tp, m.kv_heads, "tp", "kv_heads");
   divides(l.tp, m.ffn, "tp", "ffn");
+  if (m.moe) {
+    divides(l.ep, m.moe->experts, "ep", "experts");
+    divides(l.etp, m.moe->ffn, "etp", "ffn of an expert");
+    divides(l.tp, m.moe->shared_ffn, "tp", "ffn of the shared experts");
+    divides(l.ep * l.etp, std::int64_t{l.tp} * l.cp * l.dp(), "ep × etp", "tp × cp × dp");
+  } else {
+    r.unless(l.ep * l.etp == 1, "expert parallelism of a model without experts");
+  }
+  if (l.cp > 1 && context == ContextKind::ulysses) {
+    divides(l.cp, plan.job.sequence_length, "cp", "sequence_length");
+    divides(l.tp * l.cp, m.heads, "tp × cp", "heads");
+    if (!m.latent) divides(l.tp * l.cp, m.kv_heads, "tp × cp", "kv_heads");
+  } else if (l.cp > 1) {
+    divides(2 * l.cp, plan.job.sequence_length, "2 × cp", "sequence_length");
+  }
   if (l.sequence_parallel)
-    divides(l.tp, std::int64_t{plan.job.sequence_length} * l.micro_batch, "tp", "tokens of a micro-batch");
+    divides(l.tp, std::int64_t{plan.job.sequence_length} * l.micro_batch / l.cp, "tp", "tokens of a micro-batch");
   r.unless(l.world() <= kMostDevices, "more than " + number(kMostDevices) + " ranks");
 }
 
@@ -118,19 +150,14 @@ bool executed(Segment segment) {
   case Segment::rope:
   case Segment::attention:
   case Segment::attention_out:
+  case Segment::mla_down:
+  case Segment::mla_up:
   case Segment::ffn_up:
   case Segment::activation:
   case Segment::ffn_down:
   case Segment::residual:
   case Segment::head:
   case Segment::loss:
-  case Segment::optimizer:
-  case Segment::zero_gradients:
-  case Segment::gradient_norm:
-    return true;
-  case Segment::none:
-  case Segment::mla_down:
-  case Segment::mla_up:
   case Segment::router:
   case Segment::permute:
   case Segment::expert_up:
@@ -140,6 +167,11 @@ bool executed(Segment segment) {
   case Segment::shared_up:
   case Segment::shared_activation:
   case Segment::shared_down:
+  case Segment::optimizer:
+  case Segment::zero_gradients:
+  case Segment::gradient_norm:
+    return true;
+  case Segment::none:
   case Segment::mtp_projection:
   case Segment::linear_mixer:
     return false;
@@ -152,10 +184,10 @@ bool executed(Collective collective) {
   case Collective::all_reduce:
   case Collective::all_gather:
   case Collective::reduce_scatter:
-    return true;
   case Collective::all_to_all:
-  case Collective::broadcast:
   case Collective::ring_exchange:
+    return true;
+  case Collective::broadcast:
     return false;
   }
   return false;
@@ -168,6 +200,7 @@ bool executed(const Op& op) {
   case OpKind::collective:
     return executed(op.collective);
   case OpKind::host_sync:
+    return true;
   case OpKind::copy:
     return false;
   }
@@ -193,8 +226,6 @@ std::vector<std::string> check_runnable(const Program& program) {
   };
   for (const Block& block : program.blocks) {
     for (const std::vector<Op>* ops : {&block.forward, &block.backward, &block.input, &block.weight}) look(*ops);
-    for (const Parameter& parameter : block.parameters)
-      if (parameter.expert) reasons.insert("the interpreter has no code for expert parameter '" + parameter.name + "'");
   }
   for (const Role& role : program.roles) {
     for (const Chunk& chunk : role.chunks)

@@ -4,8 +4,10 @@
 #include <chrono>
 
 #include "core/base/check.h"
-#include "core/program/for_each_op.h"
+#include "core/program/context.h"
 #include "executor/counter.h"
+#include "executor/kernels/kernels.h"
+#include "executor/tokens.h"
 
 namespace foretrain {
 namespace {
@@ -63,19 +65,37 @@ void give(BlockState& state, BufferScope scope, Tensor tensor) {
   state.buffers[static_cast<std::size_t>(index)] = std::move(tensor);
 }
 
-std::int64_t bytes_of(const Tensor& tensor) {
-  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+} // namespace
+
+namespace {
+
+/// The layer of a block of several that a buffer is of; those at the block's border count as the first one's.
+std::size_t layer_of(const Buffer& buffer, const BlockState& state) {
+  const std::size_t slash = buffer.name.find('/');
+  return state.block->layers == 1 || slash == std::string::npos ? 0 : std::stoul(buffer.name.substr(0, slash));
 }
 
 } // namespace
+
+std::int64_t bytes_of(const Tensor& tensor) {
+  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+}
 
 Rank::Rank(const Plan& plan, const Program& program, int rank, Communicator& communicator, RankOptions options)
     : plan_(plan), program_(program), rank_(rank),
       role_(program.roles[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::pp))]),
       communicator_(communicator), options_(std::move(options)),
-      type_(scalar_type(plan.job.precision == Precision::fp64 ? DType::fp64 : DType::fp32)),
-      parameters_(plan, program, rank, options_.seed, type_),
-      optimizer_(plan.job.optimizer, options_.optimizer, parameters_) {}
+      type_(scalar_type(activation_dtype(plan.job.precision))),
+      parameters_(plan, program, rank, options_.seed, type_,
+                  type_ == at::kBFloat16 ? scalar_type(plan.job.gradient) : type_),
+      optimizer_(plan.job.optimizer, options_.optimizer, parameters_) {
+  for (int member = 0; member < plan.layout.cp; ++member) positions_.push_back(token_positions(plan, member));
+  const ModelSpec& m = plan.model;
+  if (m.learned_positions == 0)
+    turns_ = kernels::rope_turns(positions_[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::cp))],
+                                 m.latent ? m.latent->qk_rope_head_dim : m.head_dim,
+                                 type_ == at::kDouble ? at::kDouble : at::kFloat);
+}
 
 double Rank::now() const {
   return seconds() - origin_;
@@ -193,6 +213,7 @@ std::vector<BlockState>& Rank::states_of(const Instruction& slot) {
     state.position = static_cast<int>(i);
     state.layer = chunk.layers[i];
     state.buffers.resize(state.block->buffers.size());
+    state.routing.resize(static_cast<std::size_t>(state.block->layers));
     states.push_back(std::move(state));
   }
   return states;
@@ -206,7 +227,14 @@ SegmentContext& Rank::context_of(int micro_batch) {
   SegmentContext context;
   context.plan = &plan_;
   context.tp_index = program_.mesh.coordinate(rank_, Axis::tp);
-  context.tokens = length * layout.micro_batch;
+  context.cp_index = program_.mesh.coordinate(rank_, Axis::cp);
+  context.ep_index = slice_place(plan_, program_.mesh, rank_).ep_index;
+  context.positions = &positions_;
+  context.forced_routing = options_.forced_routing;
+  context.turns = turns_;
+  const std::vector<std::int64_t>& own = positions_[static_cast<std::size_t>(context.cp_index)];
+  const auto held = static_cast<std::int64_t>(own.size()); // tokens of a sequence on this rank
+  context.tokens = held * layout.micro_batch;
   context.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   context.loss_scale = 1 / (static_cast<double>(plan_.job.global_batch) * static_cast<double>(length));
   context.ids = at::empty({context.tokens}, at::kLong);
@@ -215,11 +243,14 @@ SegmentContext& Rank::context_of(int micro_batch) {
   const std::int64_t replica = program_.mesh.coordinate(rank_, Axis::dp);
   const std::int64_t first =
       plan_.job.global_batch * step_ + (replica * program_.micro_batches + micro_batch) * layout.micro_batch;
+  context.first_token = first * length;
   for (std::int64_t i = 0; i < layout.micro_batch; ++i) {
     std::vector<std::int64_t> tokens = counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
-    const Tensor all = at::from_blob(tokens.data(), {length + 1}, at::kLong);
-    context.ids.narrow(0, i * length, length).copy_(all.narrow(0, 0, length));
-    context.targets.narrow(0, i * length, length).copy_(all.narrow(0, 1, length));
+    for (std::int64_t row = 0; row < held; ++row) {
+      const auto position = static_cast<std::size_t>(own[static_cast<std::size_t>(row)]);
+      context.ids.data_ptr<std::int64_t>()[i * held + row] = tokens[position];
+      context.targets.data_ptr<std::int64_t>()[i * held + row] = tokens[position + 1];
+    }
   }
   return contexts_.emplace(micro_batch, std::move(context)).first->second;
 }
@@ -257,21 +288,29 @@ void Rank::run_slot(int index) {
   const Chunk& chunk = role_.chunks[static_cast<std::size_t>(slot.chunk)];
   std::vector<BlockState>& states = states_of(slot);
   const int count = static_cast<int>(states.size());
-  int bound = 0; // blocks whose borders are in place, in order of execution
-  const auto bind_until = [&](int step) {
-    for (; bound <= step; ++bound) bind_borders(slot, states, slot.pass == Pass::forward ? bound : count - 1 - bound);
-  };
-  for_each_op(program_, role_, slot, [&](const Op& op, int position, int layer) {
-    begin({index, op.pass, slot.chunk, slot.micro_batch, position, layer, name_of(op)});
-    if (layer == kBetweenBlocks) {
-      run_between(chunk, op);
-    } else {
-      bind_until(slot.pass == Pass::forward ? position : count - 1 - position);
-      run_block_op(op, states[static_cast<std::size_t>(position)]);
+  // The order of for_each_op; besides, what lies between blocks is freed after the block that it names.
+  const auto between = [&](int position, bool before) {
+    for (std::size_t i = 0; i < chunk.between.size(); ++i) {
+      const ChunkOp& entry = chunk.between[i];
+      if (entry.position != position || entry.before != before || !runs_in(entry, slot)) continue;
+      begin({index, entry.op.pass, slot.chunk, slot.micro_batch, position, kBetweenBlocks, name_of(entry.op)});
+      run_between(slot, chunk, i);
+      finish();
     }
-    finish();
-  });
-  bind_until(count - 1);
+  };
+  for (int step = 0; step < count; ++step) {
+    const int position = slot.pass == Pass::forward ? step : count - 1 - step;
+    BlockState& state = states[static_cast<std::size_t>(position)];
+    between(position, true);
+    bind_borders(slot, states, position);
+    for (const Op& op : state.block->ops(slot.pass)) {
+      begin({index, op.pass, slot.chunk, slot.micro_batch, position, state.layer, name_of(op)});
+      run_block_op(op, state);
+      finish();
+    }
+    between(position, false);
+    free_between(slot, chunk, position);
+  }
   hand_on(slot, states);
   const Pass last = program_.split_backward ? Pass::weight : Pass::backward;
   if (slot.pass == last) {
@@ -282,18 +321,37 @@ void Rank::run_slot(int index) {
   }
 }
 
+bool Rank::runs_in(const ChunkOp& entry, const Instruction& slot) const {
+  if (entry.pass != slot.pass) return false;
+  switch (entry.when) {
+  case When::every:
+    return true;
+  case When::first_micro_batch:
+    return slot.micro_batch == 0;
+  case When::last_micro_batch:
+    return slot.micro_batch == program_.micro_batches - 1;
+  }
+  return false;
+}
+
 void Rank::run_block_op(const Op& op, BlockState& state) {
+  if (plan_.model.moe && op.kind == OpKind::compute) count_rows(op, state, parameters_, context_of(place_.micro_batch));
   for (const int index : op.allocates) {
     const Buffer& buffer = state.block->buffers[static_cast<std::size_t>(index)];
-    state.buffers[static_cast<std::size_t>(index)] = at::empty(buffer.shape, scalar_type(buffer.dtype));
+    std::vector<std::int64_t> shape = buffer.shape;
+    if (plan_.model.moe && !shape.empty()) shape.front() = rows_of(buffer, state.routing[layer_of(buffer, state)]);
+    state.buffers[static_cast<std::size_t>(index)] = at::empty(shape, scalar_type(buffer.dtype));
   }
-  if (op.kind == OpKind::compute) {
-    run_segment(op, state, parameters_, context_of(place_.micro_batch));
+  SegmentContext& context = context_of(place_.micro_batch); // made here, so that its tokens are no part of the op
+  if (options_.around_op) options_.around_op(op, true);
+  if (op.kind == OpKind::host_sync) {
+    exchange_counts(op, state);
+  } else if (op.kind == OpKind::compute) {
+    run_segment(op, state, parameters_, context);
   } else {
-    FORETRAIN_CHECK(op.reads.size() == 1 && op.writes.size() == 1, "a tensor-parallel collective moves one buffer");
-    collective(op, state.buffers[static_cast<std::size_t>(op.reads[0])],
-               state.buffers[static_cast<std::size_t>(op.writes[0])]);
+    run_transfer(op, state);
   }
+  if (options_.around_op) options_.around_op(op, false);
   for (const int index : op.frees) state.buffers[static_cast<std::size_t>(index)].reset();
 }
 

@@ -15,13 +15,19 @@
 
 namespace foretrain {
 
+[[nodiscard]] std::int64_t bytes_of(const at::Tensor& tensor);
+
 struct RankOptions {
   std::uint64_t seed = 1;
+  bool forced_routing = true; ///< experts by the token's place (all get equally many) instead of the router's choice
   OptimizerOptions optimizer;
   /// Called before the optimizer's op of a step, with gradients reduced and not yet clipped … may be empty.
   std::function<void(int step, const ParameterTable& parameters)> before_clip;
   /// Where this rank is, for another thread: step · 2^32 + number of the op in the step. May be null.
   std::atomic<std::int64_t>* progress = nullptr;
+  /// Called before and after an op of a block, once its buffers are there and before any of them is freed; may be
+  /// empty.
+  std::function<void(const Op& op, bool begins)> around_op;
   /// Highest bytes of the allocator since the last call; empty: not counted.
   std::function<std::int64_t()> take_peak;
 };
@@ -52,15 +58,25 @@ private:
   void start_receive(const Instruction& instruction);
   void start_send(const Instruction& instruction);
 
+  [[nodiscard]] bool runs_in(const ChunkOp& entry, const Instruction& slot) const;
   void run_block_op(const Op& op, BlockState& state);
-  void run_between(const Chunk& chunk, const Op& op);
+  void run_between(const Instruction& slot, const Chunk& chunk, std::size_t entry);
+  void free_between(const Instruction& slot, const Chunk& chunk, int position);
   void bind_borders(const Instruction& slot, std::vector<BlockState>& states, int position);
   void hand_on(const Instruction& slot, std::vector<BlockState>& states);
   [[nodiscard]] std::vector<BlockState>& states_of(const Instruction& slot);
   [[nodiscard]] SegmentContext& context_of(int micro_batch);
 
+  void run_transfer(const Op& op, BlockState& state);
+  void ring_exchange(const Op& op, const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to);
+  void exchange_heads(const Op& op, const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to);
+  void exchange_counts(const Op& op, BlockState& state);
+  void exchange_rows(Group group, const at::Tensor& from, const std::vector<std::int64_t>& gives, at::Tensor& to,
+                     const std::vector<std::int64_t>& takes);
+  void exchange_to_all(Group group, const at::Tensor& from, at::Tensor& to, const std::vector<std::int64_t>& takes);
+  void move_rows(const Op& op, BlockState& state, const std::vector<at::Tensor>& from, std::vector<at::Tensor>& to);
   void collective(const Op& op, at::Tensor& from, at::Tensor& to);
-  void move_gradients(const Op& op, const ParameterTable::Range& range);
+  void move_parameters(const Op& op, const std::vector<ParameterEntry*>& entries);
   void sum_replicated(const Op& op);
   void gradient_norm();
 
@@ -78,6 +94,8 @@ private:
   at::ScalarType type_;
   ParameterTable parameters_;
   Optimizer optimizer_;
+  std::vector<std::vector<std::int64_t>> positions_; ///< of the tokens of each context-parallel rank
+  at::Tensor turns_;                                 ///< cosines and sines of this rank's positions
 
   // State of the step in progress.
   int step_ = 0;

@@ -24,6 +24,7 @@
 #include "executor/rendezvous/server.h"
 #include "executor/run.h"
 #include "executor/summary.h"
+#include "executor/table.h"
 
 /// foretrain-run: executes a plan on this machine's processors. Reads a plan, writes a run; started by hand, by
 /// `foretrain run`, by a cluster's launcher, or by itself (one process per rank).
@@ -48,6 +49,7 @@ struct Arguments {
   int rank = -1;
   double timeout_s = 60;
   bool json = false;
+  bool check = false;
   RunSettings settings;
 };
 
@@ -90,7 +92,8 @@ void print_step(const RunFollower::Step& step, std::size_t index, std::ostream& 
 }
 
 std::vector<std::string> arguments_of_ranks(const Arguments& a, std::uint16_t port) {
-  std::vector<std::string> list = {a.plan, "--rendezvous", "127.0.0.1:" + std::to_string(port), "--out", a.settings.out.string(), "--ops", a.ops};
+  std::vector<std::string> list = {
+      a.plan, "--rendezvous", "127.0.0.1:" + std::to_string(port), "--out", a.settings.out.string(), "--ops", a.ops};
   const auto add = [&list](const char* name, const auto& value) {
     std::ostringstream text;
     text.precision(17);
@@ -172,11 +175,16 @@ int run(Arguments& a) {
   if (!plan) return report(plan.error());
   const auto semantics = data.semantics("foretrain");
   if (!semantics) return report(semantics.error());
+  if (a.check) std::cout << runnable_table(*semantics);
   if (const auto code = refuse(check_runnable(*plan, *semantics), a.plan)) return *code;
   Runnable runnable{*plan, lower(*plan, *semantics)};
   std::vector<std::string> reasons = check_runnable(runnable.program);
   for (const Problem& problem : check(runnable.program)) reasons.push_back("its Program is wrong: " + problem.text);
   if (const auto code = refuse(reasons, a.plan)) return *code;
+  if (a.check) {
+    std::cout << a.plan << " can be executed\n";
+    return kDone;
+  }
 
   const bool starts_ranks = a.rank < 0 && a.launcher == "local";
   if (starts_ranks) {
@@ -225,8 +233,10 @@ int main(int count, char** words) {
   app.add_option("--ops", a.ops, "Steps whose ops are recorded one by one; first: the first measured one")
       ->check(CLI::IsMember({"none", "first", "all"}))
       ->capture_default_str();
-  app.add_option("--address", a.settings.address, "This machine's address for the other ranks; without it the one on the way to rank 0");
+  app.add_option("--address", a.settings.address,
+                 "This machine's address for the other ranks; without it the one on the way to rank 0");
   app.add_option("--data", a.data, "Folder of presets, where it is not found by itself");
+  app.add_flag("--check", a.check, "Print what can be executed and what of this plan cannot; starts nothing");
   app.add_flag("--json", a.json, "Print the summary as JSON on stdout, steps on stderr");
   app.add_flag("--probe", a.settings.probe, "Time collectives over sizes after the steps (for foretrain calibrate)");
   app.add_option("--describe", a.describe, "Write what this machine is to a file, and end");

@@ -1,38 +1,73 @@
 #include "executor/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace foretrain {
+namespace {
+
+bool is_half(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf;
+}
+
+} // namespace
 
 Optimizer::Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters)
     : choice_(choice), options_(options) {
   for (const ParameterEntry& entry : parameters.entries()) {
-    first_.push_back(at::zeros({entry.owned_count}, entry.weight.options()));
-    if (choice_.kind == OptimizerKind::adamw) second_.push_back(at::zeros_like(first_.back()));
+    const bool half = is_half(entry.owned_weight.scalar_type());
+    const auto type = half ? at::kFloat : entry.owned_weight.scalar_type();
+    const auto zeros = [&] { return at::zeros({entry.owned_count}, type); };
+    if (half) master_.push_back(entry.owned_weight.to(type));
+    if (choice_.kind != OptimizerKind::sgd || choice_.momentum) first_.push_back(zeros());
+    if (choice_.kind == OptimizerKind::adamw) second_.push_back(zeros());
   }
+}
+
+void Optimizer::update(at::Tensor weight, const at::Tensor& gradient, at::Tensor& first, at::Tensor* second,
+                       bool decays) const {
+  const OptimizerOptions& o = options_;
+  if (decays) weight.mul_(1 - o.learning_rate * o.weight_decay);
+  if (choice_.kind == OptimizerKind::lion) {
+    // Sign of the interpolation with beta1; the moment moves with beta2 afterwards.
+    const at::Tensor direction = (first * o.beta1).add_(gradient, 1 - o.beta1).sign_();
+    weight.add_(direction, -o.learning_rate);
+    first.mul_(o.beta2).add_(gradient, 1 - o.beta2);
+    return;
+  }
+  if (choice_.kind == OptimizerKind::sgd) {
+    if (!choice_.momentum) {
+      weight.add_(gradient, -o.learning_rate);
+      return;
+    }
+    first.mul_(o.beta1).add_(gradient);
+    weight.add_(first, -o.learning_rate);
+    return;
+  }
+  first.mul_(o.beta1).add_(gradient, 1 - o.beta1);
+  second->mul_(o.beta2).addcmul_(gradient, gradient, 1 - o.beta2);
+  const double correction1 = 1 - std::pow(o.beta1, steps_);
+  const double correction2 = 1 - std::pow(o.beta2, steps_);
+  const at::Tensor deviation = second->sqrt().div_(std::sqrt(correction2)).add_(o.epsilon);
+  weight.addcdiv_(first, deviation, -o.learning_rate / correction1);
 }
 
 void Optimizer::step(ParameterTable& parameters) {
   ++steps_;
-  const OptimizerOptions& o = options_;
   for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
     const ParameterEntry& entry = parameters.entries()[i];
-    at::Tensor weight = entry.owned(entry.weight);
-    const at::Tensor gradient = entry.owned(entry.gradient);
-    if (entry.spec->shape.size() > 1) weight.mul_(1 - o.learning_rate * o.weight_decay);
-    at::Tensor& first = first_[i];
-    if (choice_.kind == OptimizerKind::sgd) {
-      first.mul_(choice_.momentum ? o.beta1 : 0).add_(gradient);
-      weight.add_(first, -o.learning_rate);
-      continue;
+    const bool decays = entry.spec->shape.size() > 1;
+    for (std::int64_t done = 0; done < entry.owned_count; done += kOptimizerChunk) {
+      const std::int64_t count = std::min(kOptimizerChunk, entry.owned_count - done);
+      const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, done, count); };
+      at::Tensor weight = part(master_.empty() ? entry.owned_weight : master_[i]);
+      at::Tensor gradient = part(entry.owned_gradient);
+      if (gradient.scalar_type() != weight.scalar_type()) gradient = gradient.to(weight.scalar_type());
+      at::Tensor first = first_.empty() ? at::Tensor() : part(first_[i]);
+      at::Tensor second = second_.empty() ? at::Tensor() : part(second_[i]);
+      update(weight, gradient, first, second_.empty() ? nullptr : &second, decays);
+      if (!master_.empty()) part(entry.owned_weight).copy_(weight);
     }
-    at::Tensor& second = second_[i];
-    first.mul_(o.beta1).add_(gradient, 1 - o.beta1);
-    second.mul_(o.beta2).addcmul_(gradient, gradient, 1 - o.beta2);
-    const double correction1 = 1 - std::pow(o.beta1, steps_);
-    const double correction2 = 1 - std::pow(o.beta2, steps_);
-    const at::Tensor deviation = second.sqrt().div_(std::sqrt(correction2)).add_(o.epsilon);
-    weight.addcdiv_(first, deviation, -o.learning_rate / correction1);
   }
 }
 

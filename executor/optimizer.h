@@ -7,27 +7,34 @@
 
 namespace foretrain {
 
+/// Elements updated at a time, so that temporaries stay small.
+inline constexpr std::int64_t kOptimizerChunk = 1 << 16;
+
 struct OptimizerOptions {
   double learning_rate = 1e-3;
-  double beta1 = 0.9; ///< adamw; sgd: its momentum
+  double beta1 = 0.9; ///< adamw and lion; sgd: its momentum
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1; ///< of matrices, decoupled
   double clip_norm = 1.0;    ///< gradients are scaled down to this norm; 0 = never
 };
 
-/// AdamW (arXiv:1711.05101) or SGD with momentum, on the elements that this rank owns.
+/// AdamW (arXiv:1711.05101), Lion (arXiv:2302.06675) or SGD with momentum, on the elements that this rank owns. Half
+/// precision weights are rounded copies of fp32 ones that are kept here.
 class Optimizer {
 public:
   Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters);
   void step(ParameterTable& parameters);
 
 private:
+  void update(at::Tensor weight, const at::Tensor& gradient, at::Tensor& first, at::Tensor* second, bool decays) const;
+
   OptimizerChoice choice_;
   OptimizerOptions options_;
   int steps_ = 0;
-  std::vector<at::Tensor> first_;  ///< moments of the owned elements, one per entry
+  std::vector<at::Tensor> first_;  ///< moments of the owned elements, one per entry; empty without momentum
   std::vector<at::Tensor> second_; ///< adamw only
+  std::vector<at::Tensor> master_; ///< half precision only
 };
 
 } // namespace foretrain

@@ -27,9 +27,23 @@ struct Slice {
 /// The name without what stands before the last '/': a block of several layers numbers them.
 [[nodiscard]] std::string base_name(const std::string& name);
 
+/// Degrees and coordinates that cut parameters.
+struct SlicePlace {
+  int tp = 1;
+  int tp_index = 0;
+  int ep = 1;
+  int ep_index = 0;
+  int etp = 1;
+  int etp_index = 0;
+};
+
 /// Queries, keys and values are split each by its heads, a gated up projection in both halves, tables by rows, and
-/// row-split weights (attention_out, ffn_down) by columns.
-[[nodiscard]] Slice slice_of(const Parameter& parameter, const ModelSpec& model, int tp, int tp_index);
+/// row-split weights (attention_out, ffn_down) by columns. Experts are split over ep and each of them over etp as a
+/// feed-forward is over tp; their matrices count as one below another.
+[[nodiscard]] Slice slice_of(const Parameter& parameter, const ModelSpec& model, const SlicePlace& place);
+
+/// Rows of the whole parameter: of all experts together.
+[[nodiscard]] std::int64_t rows_of(const Parameter& parameter);
 
 /// Name of a parameter in the whole model: "embedding", "layers.3.qkv". A tied output table is "embedding".
 [[nodiscard]] std::string global_name(const Parameter& parameter, int layer, bool tied);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/base/check.h"
@@ -9,40 +10,85 @@ namespace foretrain {
 
 using at::Tensor;
 
-void Rank::run_between(const Chunk& chunk, const Op& op) {
-  for (const ChunkOp& entry : chunk.between) {
-    if (&entry.op != &op) continue;
-    move_gradients(op, parameters_.of_blocks(chunk.index, entry.covers));
-    return;
-  }
-  FORETRAIN_CHECK(false, "an op between blocks is one of the chunk's");
+namespace {
+
+/// Whether a reduction or gather moves the experts' parameters. Sharded experts are averaged over the same replicas as
+/// the other parameters, after them: `before` are the ops at the same place, in order.
+bool moves_experts(const Op& op, const std::vector<const Op*>& before) {
+  if (op.group == Group::expert_data || op.group == Group::expert_shard) return true;
+  if (op.group != Group::replicate) return false;
+  return std::any_of(before.begin(), before.end(), [](const Op* earlier) {
+    return earlier->group == Group::replicate || earlier->group == Group::expert_shard;
+  });
 }
 
-/// Data-parallel traffic of a range of parameters. With sharded state a rank owns the same elements of each parameter
-/// whatever bucket it travels in, so that tied copies on other stages are cut alike.
-void Rank::move_gradients(const Op& op, const ParameterTable::Range& range) {
+} // namespace
+
+void Rank::run_between(const Instruction& slot, const Chunk& chunk, std::size_t index) {
+  const ChunkOp& entry = chunk.between[index];
+  const int position = entry.covers.empty() ? entry.position : entry.covers.front();
+  if (entry.op.kind == OpKind::compute) {
+    FORETRAIN_CHECK(entry.op.segment == Segment::zero_gradients, "check_runnable admits no other ops between blocks");
+    return parameters_.open_gradients(slot.chunk, position, slot.pass);
+  }
+  std::vector<const Op*> before;
+  for (std::size_t i = 0; i < index; ++i) {
+    const ChunkOp& earlier = chunk.between[i];
+    if (earlier.op.kind == OpKind::collective && earlier.pass == entry.pass && earlier.position == entry.position &&
+        earlier.before == entry.before)
+      before.push_back(&earlier.op);
+  }
+  const bool experts = moves_experts(entry.op, before);
+  if (entry.op.collective == Collective::all_gather) {
+    if (plan_.layout.sharding.kind == ShardingKind::parameters) parameters_.open_weights(slot.chunk, position);
+    return move_parameters(entry.op, parameters_.of_blocks(slot.chunk, entry.covers, experts));
+  }
+  const bool per_pass =
+      plan_.layout.sharding.kind == ShardingKind::gradients || plan_.layout.sharding.kind == ShardingKind::parameters;
+  move_parameters(entry.op, per_pass ? parameters_.written_by(slot.chunk, position, slot.pass, experts)
+                                     : parameters_.of_blocks(slot.chunk, entry.covers, experts));
+}
+
+/// What a block had of its own for one pass goes after it.
+void Rank::free_between(const Instruction& slot, const Chunk& chunk, int position) {
+  for (const ChunkOp& entry : chunk.between) {
+    if (entry.freed_after != position || !runs_in(entry, slot)) continue;
+    if (entry.op.kind == OpKind::compute)
+      parameters_.close_gradients(slot.chunk, position, slot.pass);
+    else if (entry.op.collective == Collective::all_gather)
+      parameters_.close_weights(slot.chunk, position);
+  }
+}
+
+/// Data-parallel traffic, in place.
+void Rank::move_parameters(const Op& op, const std::vector<ParameterEntry*>& entries) {
+  const bool weight = op.collective == Collective::all_gather;
+  const auto width = static_cast<std::int64_t>(at::elementSize(weight ? type_ : parameters_.gradient_type()));
   switch (op.collective) {
   case Collective::all_reduce: {
-    if (parameters_.shards() == 1) { // gradients of neighbours lie together: no copy
-      Tensor gradients = parameters_.gradients(range);
-      return collective(op, gradients, gradients);
+    std::vector<Tensor> tensors;
+    if (op.group == Group::replicate && plan_.layout.sharding.kind != ShardingKind::none)
+      for (const ParameterEntry* entry : entries) tensors.push_back(parameters_.own_shard(*entry, false));
+    else
+      tensors = parameters_.gradient_runs(entries);
+    for (Tensor& tensor : tensors) {
+      communicator_.all_reduce(op.group, tensor, Communicator::Reduction::sum);
+      moved_ += bytes_of(tensor);
     }
-    Tensor owned = parameters_.pack_owned(range, false);
-    collective(op, owned, owned);
-    return parameters_.unpack_owned(range, false, owned);
+    return;
   }
-  case Collective::reduce_scatter: {
-    Tensor all = parameters_.pack_shards(range, false);
-    Tensor owned = parameters_.pack_owned(range, false);
-    collective(op, all, owned);
-    return parameters_.unpack_owned(range, false, owned);
-  }
-  case Collective::all_gather: {
-    Tensor owned = parameters_.pack_owned(range, true);
-    Tensor all = parameters_.pack_shards(range, true);
-    collective(op, owned, all);
-    return parameters_.unpack_shards(range, true, all);
-  }
+  case Collective::reduce_scatter:
+  case Collective::all_gather:
+    for (const ParameterEntry* entry : entries) {
+      Tensor own = parameters_.own_shard(*entry, weight);
+      Tensor whole = parameters_.by_shards(*entry, weight);
+      if (weight)
+        communicator_.all_gather(op.group, own, whole);
+      else
+        communicator_.reduce_scatter(op.group, whole, own);
+      moved_ += entry->elements * width;
+    }
+    return;
   case Collective::all_to_all:
   case Collective::broadcast:
   case Collective::ring_exchange:
@@ -51,11 +97,13 @@ void Rank::move_gradients(const Op& op, const ParameterTable::Range& range) {
   FORETRAIN_CHECK(false, "check_runnable admits only collectives with code");
 }
 
-/// Norms see only their own tokens under sequence parallelism: their gradients are summed over tp.
+/// Parameters that every tensor-parallel rank holds see only their own tokens under sequence parallelism.
 void Rank::sum_replicated(const Op& op) {
+  const bool sharded =
+      plan_.layout.sharding.kind == ShardingKind::gradients || plan_.layout.sharding.kind == ShardingKind::parameters;
   std::vector<Tensor> parts;
   for (const ParameterEntry& entry : parameters_.entries())
-    if (entry.spec->replicated_tp) parts.push_back(entry.gradient.view(-1));
+    if (entry.spec->replicated_tp) parts.push_back(sharded ? entry.owned_gradient : entry.gradient.view(-1));
   Tensor joined = at::cat(parts);
   collective(op, joined, joined);
   std::int64_t offset = 0;
@@ -69,15 +117,21 @@ void Rank::sum_replicated(const Op& op) {
 void Rank::gradient_norm() {
   if (!norm_taken_) {
     if (options_.before_clip) options_.before_clip(step_, parameters_);
-    squares_ = at::zeros({1}, type_);
+    squares_ = at::zeros({1}, type_ == at::kDouble ? at::kDouble : at::kFloat);
+    double sum = 0;
     for (const ParameterEntry& entry : parameters_.entries())
-      if (entry.counted) squares_.add_(entry.owned(entry.gradient).square().sum());
+      for (std::int64_t done = 0; entry.counted && done < entry.owned_count; done += kOptimizerChunk)
+        sum += entry.owned_gradient.narrow(0, done, std::min(kOptimizerChunk, entry.owned_count - done))
+                   .square()
+                   .sum()
+                   .item<double>();
+    squares_.fill_(sum);
     norm_taken_ = true;
     return;
   }
   record_.gradient_norm = std::sqrt(squares_.to(at::kDouble).item<double>());
   const double limit = options_.optimizer.clip_norm;
-  if (limit > 0 && record_.gradient_norm > limit) parameters_.gradients().mul_(limit / record_.gradient_norm);
+  if (limit > 0 && record_.gradient_norm > limit) parameters_.scale_gradients(limit / record_.gradient_norm);
 }
 
 void Rank::run_step_op(const Op& op) {
@@ -86,11 +140,20 @@ void Rank::run_step_op(const Op& op) {
     case Group::data:
     case Group::shard:
     case Group::replicate:
-      return move_gradients(op, parameters_.all());
+    case Group::expert_data:
+    case Group::expert_shard: {
+      std::vector<const Op*> before;
+      for (const Op& earlier : role_.step) {
+        if (&earlier == &op) break;
+        if (earlier.kind == OpKind::collective) before.push_back(&earlier);
+      }
+      return move_parameters(op, parameters_.all(moves_experts(op, before)));
+    }
     case Group::tp:
       return sum_replicated(op);
     case Group::embedding: {
-      Tensor gradient = parameters_.table().gradient;
+      ParameterEntry& table = parameters_.table();
+      Tensor gradient = table.gradient.defined() ? table.gradient : table.owned_gradient;
       return collective(op, gradient, gradient);
     }
     case Group::world:
@@ -102,8 +165,6 @@ void Rank::run_step_op(const Op& op) {
     case Group::ep:
     case Group::etp:
     case Group::ep_etp:
-    case Group::expert_data:
-    case Group::expert_shard:
       break;
     }
     FORETRAIN_CHECK(false, "check_runnable admits no other groups at the step's end");
@@ -111,7 +172,7 @@ void Rank::run_step_op(const Op& op) {
   if (op.segment == Segment::gradient_norm) return gradient_norm();
   if (op.segment == Segment::optimizer) return optimizer_.step(parameters_);
   FORETRAIN_CHECK(op.segment == Segment::zero_gradients, "check_runnable admits no other ops at the step's end");
-  parameters_.gradients().zero_();
+  parameters_.zero_gradients();
 }
 
 } // namespace foretrain

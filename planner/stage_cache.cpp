@@ -223,7 +223,9 @@ Role& StageCache::role_of(const LayoutView& view, const Kind& kind, const Runs& 
     const data::Elements& sums = block_of(*base_, view, run.block, {}).elements;
     Block parameters;
     parameters.kind = block_keys_[run.block].kind;
-    parameters.parameters = data::stand_ins(sums);
+    // Our own executor moves parameters one by one.
+    parameters.parameters = study_.semantics.family == SemanticsFamily::foretrain ? parameters_of(*base_, view, run.block)
+                                                                                  : data::stand_ins(sums);
     chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
     scratch_.blocks.push_back(std::move(parameters));
   }

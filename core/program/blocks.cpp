@@ -20,7 +20,8 @@ struct LayerParts {
   std::unique_ptr<FeedForwardBlock> feed_forward;
 };
 
-LayerParts parts_of(const LayerShape& shape) {
+LayerParts parts_of(const LayerContext& context, const LayerShape& shape) {
+  const bool executed = context.semantics->family == SemanticsFamily::foretrain;
   LayerParts parts;
   switch (shape.mixer) {
   case Mixer::attention: parts.attention = make_attention(shape.window); break;
@@ -32,7 +33,7 @@ LayerParts parts_of(const LayerShape& shape) {
   }
   switch (shape.feed_forward) {
   case FeedForward::dense: parts.feed_forward = make_dense(); break;
-  case FeedForward::moe: parts.feed_forward = make_moe(); break;
+  case FeedForward::moe: parts.feed_forward = executed ? make_executed_moe() : make_moe(); break;
   case FeedForward::none: break;
   }
   FORETRAIN_CHECK(parts.attention && parts.feed_forward, "unsupported() admits only layers of attention and feed-forward");
@@ -68,8 +69,8 @@ std::string shape_name(const LayerShape& shape) {
 /// Forward, then backward, of consecutive layers in one block.
 class LayerStack {
 public:
-  explicit LayerStack(const std::vector<LayerShape>& shapes) {
-    for (const LayerShape& shape : shapes) parts_.push_back(parts_of(shape));
+  LayerStack(const LayerContext& context, const std::vector<LayerShape>& shapes) {
+    for (const LayerShape& shape : shapes) parts_.push_back(parts_of(context, shape));
   }
   void forward(BlockBuilder& b, int input, int output) {
     const LayerContext& c = b.context();
@@ -144,7 +145,7 @@ Block make_layers(const LayerContext& context, const std::vector<LayerShape>& sh
   BlockBuilder b(context, BlockKind::layer, name);
   b.layers(static_cast<int>(shapes.size()));
   const Border border = declare_border(b, true, true);
-  LayerStack stack(shapes);
+  LayerStack stack(context, shapes);
   stack.forward(b, border.x, border.y);
   b.begin(Pass::input);
   if (recompute_all || operators) {
@@ -204,7 +205,7 @@ Block make_mtp(const LayerContext& context, const LayerShape& shape) {
   linear_forward(b, projection, joined, projected);
   const int out = b.activation("out", share);
   b.prefix("");
-  LayerStack stack({shape});
+  LayerStack stack(context, {shape});
   stack.forward(b, projected, out);
   b.prefix("mtp/");
   Head head(false);

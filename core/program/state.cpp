@@ -34,7 +34,9 @@ double moment_elements(OptimizerKind kind, const Parameter& parameter, bool mome
   return 2;
 }
 
-double moment_width(const OptimizerChoice& optimizer) {
+double moment_width(const JobSpec& job) {
+  const OptimizerChoice& optimizer = job.optimizer;
+  if (job.precision == Precision::fp64) return 8; // nothing of an exact run is narrower
   // Block-wise quantised moments: one byte, and one fp32 scale for 256 of them (arXiv:2110.02861).
   constexpr double kQuantised = 1 + 4.0 / 256;
   return optimizer.kind == OptimizerKind::adamw_8bit ? kQuantised : width_of(optimizer.moments);
@@ -59,7 +61,7 @@ StateWidths state_widths(const JobSpec& job, const Semantics& semantics, const S
   if (job.precision == Precision::fp16 && job.gradient == DType::fp16) w.gradient_copy = 4;
   // DeepSpeed partitions half-precision gradients beside the fp32 ones of stage 2.
   if (semantics.family == SemanticsFamily::zero && sharding.kind == ShardingKind::gradients && half) w.gradient_copy = working;
-  w.moments = moment_elements(job.optimizer.kind, Parameter{}, job.optimizer.momentum) * moment_width(job.optimizer);
+  w.moments = moment_elements(job.optimizer.kind, Parameter{}, job.optimizer.momentum) * moment_width(job);
   return w;
 }
 
@@ -89,7 +91,7 @@ StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job
   state.parameters = share(w.parameter, elements, sharding.kind == ShardingKind::parameters ? shard : 1);
   state.gradients = share(w.gradient, elements, splits_gradients ? shard : 1) + share(w.gradient_copy, elements, optimizer_parts);
   state.master = share(w.master, elements, optimizer_parts);
-  state.moments = share(moment_elements(job.optimizer.kind, parameter, job.optimizer.momentum) * moment_width(job.optimizer),
+  state.moments = share(moment_elements(job.optimizer.kind, parameter, job.optimizer.momentum) * moment_width(job),
                         elements, optimizer_parts);
   if (offload) {
     state.host = state.master + state.moments;

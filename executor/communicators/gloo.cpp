@@ -41,10 +41,13 @@ public:
   explicit GlooCommunicator(std::array<Member, kGroups> members) : members_(std::move(members)) {}
 
   void all_reduce(Group group, Tensor& tensor, Reduction reduction) override {
-    std::vector<Tensor> tensors = {tensor};
+    // Older versions of Gloo add no half precision: it travels and is added in single precision.
+    const bool half = tensor.scalar_type() == at::kBFloat16;
+    std::vector<Tensor> tensors = {half ? tensor.to(at::kFloat) : tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = reduction == Reduction::sum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
     finish(member(group).group->allreduce(tensors, options));
+    if (half) tensor.copy_(tensors.front());
   }
 
   void all_gather(Group group, const Tensor& share, Tensor& whole) override {
@@ -55,7 +58,8 @@ public:
       if (peer != me.index) works.push_back(receive(me, peer, whole.narrow(0, peer * rows, rows)));
     for (int peer = 0; peer < me.size; ++peer)
       if (peer != me.index) works.push_back(send(me, peer, share));
-    whole.narrow(0, me.index * rows, rows).copy_(share);
+    Tensor own = whole.narrow(0, me.index * rows, rows);
+    if (own.data_ptr() != share.data_ptr()) own.copy_(share);
     for (const Work& work : works) finish(work);
   }
 
@@ -72,8 +76,14 @@ public:
     for (int peer = 0; peer < me.size; ++peer)
       if (peer != me.index) works.push_back(send(me, peer, whole.narrow(0, peer * rows, rows)));
     for (const Work& work : works) finish(work);
-    share.copy_(parts.front());
-    for (std::size_t i = 1; i < parts.size(); ++i) share.add_(parts[i]);
+    // In the order of members; `share` may be this member's part of `whole`, so the sum grows where the first one came.
+    Tensor& sum = parts.front();
+    if (me.index == 0 && !share.is_alias_of(whole)) {
+      share.copy_(sum);
+      sum = share;
+    }
+    for (std::size_t i = 1; i < parts.size(); ++i) sum.add_(parts[i]);
+    if (me.index > 0) share.copy_(sum);
   }
 
   std::unique_ptr<Transfer> start_send(Group group, int peer, const Tensor& tensor, int tag) override {

@@ -1,131 +1,236 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "executor/kernels/kernels.h"
+#include "executor/kernels/types.h"
 
 namespace foretrain::kernels {
 namespace {
 
-/// cos and sin of position · base^(−2i/width), [length, 1, width/2].
-struct Turns {
-  Tensor cosine;
-  Tensor sine;
+/// The rows of one query head (of one sequence) in a block, and the keys that any of them sees.
+struct Tile {
+  std::int64_t sequence = 0;
+  std::int64_t head = 0;
+  std::int64_t first = 0; ///< query rows of the sequence
+  std::int64_t rows = 0;
+  std::int64_t keys_first = 0;
+  std::int64_t keys = 0;
 };
 
-Turns turns_of(const Heads& heads, const at::TensorOptions& options) {
-  const auto exact = options.dtype(at::kDouble);
-  const Tensor steps = at::arange(0, heads.width, 2, exact) * (-std::log(kRopeBase) / static_cast<double>(heads.width));
-  const Tensor angles = at::outer(at::arange(heads.length, exact), steps.exp()).unsqueeze(1);
-  return {angles.cos().to(options.dtype()), angles.sin().to(options.dtype())};
+bool sees(std::int64_t query, std::int64_t key, std::int64_t window) {
+  return key <= query && (window == 0 || query - key < window);
 }
 
-/// Turns the heads of `from` by `direction` times their positions into `to`.
-void turn(const Tensor& from, std::int64_t count, const Heads& heads, const Turns& turns, double direction, Tensor to) {
-  const std::int64_t half = heads.width / 2;
-  const Tensor in = from.reshape({-1, heads.length, count, heads.width});
-  Tensor out = to.view({-1, heads.length, count, heads.width});
-  const Tensor first = in.narrow(-1, 0, half);
-  const Tensor second = in.narrow(-1, half, half);
-  const Tensor sine = turns.sine * direction;
-  out.narrow(-1, 0, half).copy_(first * turns.cosine - second * sine);
-  out.narrow(-1, half, half).copy_(second * turns.cosine + first * sine);
+/// Calls `visit(tile)` for every head and block of query rows that sees a key.
+template <class Visit> void for_each_tile(const AttentionShape& shape, std::int64_t sequences, Visit&& visit) {
+  const auto queries = static_cast<std::int64_t>(shape.query_positions.size());
+  const auto keys = static_cast<std::int64_t>(shape.key_positions.size());
+  for (std::int64_t first = 0; first < queries; first += kQueryBlock) {
+    Tile tile;
+    tile.first = first;
+    tile.rows = std::min(kQueryBlock, queries - first);
+    const auto begin = shape.query_positions.begin() + first;
+    const std::int64_t highest = *std::max_element(begin, begin + tile.rows);
+    const std::int64_t lowest = *std::min_element(begin, begin + tile.rows);
+    std::int64_t end = 0;
+    tile.keys_first = keys;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      const std::int64_t position = shape.key_positions[static_cast<std::size_t>(key)];
+      if (position > highest || (shape.window > 0 && position <= lowest - shape.window)) continue;
+      tile.keys_first = std::min(tile.keys_first, key);
+      end = key + 1;
+    }
+    tile.keys = end - tile.keys_first;
+    if (tile.keys <= 0) continue;
+    for (tile.sequence = 0; tile.sequence < sequences; ++tile.sequence)
+      for (tile.head = 0; tile.head < shape.query; ++tile.head) visit(tile);
+  }
 }
 
-/// [rows, count · width] → [sequences, kv heads, query heads per kv head · length, width]: the query heads that share
-/// keys lie one after another, so that one product serves them all and keys are never expanded.
-Tensor grouped(const Tensor& rows, const Heads& heads, std::int64_t count) {
-  const std::int64_t each = count / heads.kv;
-  return rows.view({-1, heads.length, heads.kv, each, heads.width})
-      .permute({0, 2, 3, 1, 4})
-      .reshape({-1, heads.kv, each * heads.length, heads.width});
+/// Views of one head: [rows, width] inside rows of `heads` heads.
+Tensor head_rows(const Tensor& rows, std::int64_t length, std::int64_t heads, std::int64_t sequence, std::int64_t head,
+                 std::int64_t first, std::int64_t count) {
+  const std::int64_t width = rows.size(1) / heads;
+  return rows.narrow(0, sequence * length + first, count).narrow(1, head * width, width);
 }
 
-void ungroup(const Tensor& from, const Heads& heads, std::int64_t count, Tensor to) {
-  const std::int64_t each = count / heads.kv;
-  to.view({-1, heads.length, heads.kv, each, heads.width})
-      .copy_(from.view({-1, heads.kv, each, heads.length, heads.width}).permute({0, 3, 1, 2, 4}));
-}
+template <class T> class Pass {
+public:
+  Pass(const AttentionShape& shape, const AttentionInputs& in)
+      : shape_(shape), in_(in), queries_(static_cast<std::int64_t>(shape.query_positions.size())),
+        keys_(static_cast<std::int64_t>(shape.key_positions.size())), sequences_(in.q.size(0) / queries_),
+        scale_(T(1 / std::sqrt(static_cast<double>(in.q.size(1) / shape.query)))) {}
 
-/// True where a query must not see a key, for the query heads of one key head: [each · length, length].
-Tensor hidden_keys(const Heads& heads, const at::Device& device) {
-  const Tensor position = at::arange(heads.length, at::TensorOptions().dtype(at::kLong).device(device));
-  const Tensor distance = position.unsqueeze(1) - position.unsqueeze(0);
-  Tensor hidden = distance.lt(0);
-  if (heads.window > 0) hidden = hidden.logical_or(distance.ge(heads.window));
-  return hidden.repeat({heads.query / heads.kv, 1});
-}
+  void forward(Tensor& out, Tensor& logsumexp) {
+    Tensor scores = workspace();
+    for_each_tile(shape_, sequences_, [&](const Tile& tile) {
+      Tensor part = tile_of(scores, tile);
+      at::mm_out(part, query_rows(in_.q, tile), key_rows(in_.k, tile).t());
+      Tensor merged = query_rows(out, tile);
+      merge(tile, part, merged, logsumexp);
+      merged.addmm_(part, key_rows(in_.v, tile));
+    });
+  }
 
-Tensor scaled_scores(const Tensor& q, const Tensor& k, const Heads& heads) {
-  Tensor scores = at::matmul(q, k.transpose(-1, -2)).mul_(1 / std::sqrt(static_cast<double>(heads.width)));
-  return scores.masked_fill_(hidden_keys(heads, q.device()), -std::numeric_limits<double>::infinity());
-}
+  void backward(const AttentionGradients& g, Tensor& dq, Tensor& dk, Tensor& dv) {
+    Tensor scores = workspace();
+    Tensor gradients = workspace();
+    for_each_tile(shape_, sequences_, [&](const Tile& tile) {
+      Tensor probabilities = tile_of(scores, tile);
+      Tensor dscores = tile_of(gradients, tile);
+      const Tensor q = query_rows(in_.q, tile);
+      const Tensor k = key_rows(in_.k, tile);
+      const Tensor dout = query_rows(g.dout, tile);
+      at::mm_out(probabilities, q, k.t());
+      subtract_statistics(tile, probabilities, g.logsumexp);
+      probabilities.exp_();
+      at::mm_out(dscores, dout, key_rows(in_.v, tile).t());
+      key_rows(dv, tile).addmm_(probabilities.t(), dout);
+      finish_scores(tile, probabilities, dscores, query_rows(g.out, tile), dout);
+      query_rows(dq, tile).addmm_(dscores, k);
+      key_rows(dk, tile).addmm_(dscores.t(), q);
+    });
+  }
 
-/// [sequences, kv, each · length] ↔ [rows, query heads].
-Tensor statistics_by_rows(const Tensor& grouped_statistics, const Heads& heads) {
-  return grouped_statistics.view({-1, heads.query, heads.length}).transpose(1, 2).reshape({-1, heads.query});
+private:
+  [[nodiscard]] Tensor workspace() const {
+    return at::empty({std::min(kQueryBlock, queries_) * keys_}, in_.q.options());
+  }
+  [[nodiscard]] static Tensor tile_of(const Tensor& workspace, const Tile& tile) {
+    return workspace.narrow(0, 0, tile.rows * tile.keys).view({tile.rows, tile.keys});
+  }
+  [[nodiscard]] Tensor query_rows(const Tensor& rows, const Tile& tile) const {
+    return head_rows(rows, queries_, shape_.query, tile.sequence, tile.head, tile.first, tile.rows);
+  }
+  [[nodiscard]] Tensor key_rows(const Tensor& rows, const Tile& tile) const {
+    const std::int64_t each = shape_.query / shape_.kv;
+    return head_rows(rows, keys_, shape_.kv, tile.sequence, tile.head / each, tile.keys_first, tile.keys);
+  }
+  [[nodiscard]] T* statistic(const Tensor& logsumexp, const Tile& tile, std::int64_t row) const {
+    return logsumexp.data_ptr<T>() + (tile.sequence * queries_ + tile.first + row) * shape_.query + tile.head;
+  }
+
+  /// Scales a row of scores and hides keys; the largest that is left.
+  T mask_row(const Tile& tile, std::int64_t row, T* scores) const {
+    const std::int64_t query = shape_.query_positions[static_cast<std::size_t>(tile.first + row)];
+    const std::int64_t* keys = shape_.key_positions.data() + tile.keys_first;
+    T largest = -std::numeric_limits<T>::infinity();
+    for (std::int64_t j = 0; j < tile.keys; ++j) {
+      scores[j] = sees(query, keys[j], shape_.window) ? scores[j] * scale_ : -std::numeric_limits<T>::infinity();
+      largest = std::max(largest, scores[j]);
+    }
+    return largest;
+  }
+
+  /// Turns scores into probabilities under the statistics of all keys so far, and brings what earlier keys gave to
+  /// them.
+  void merge(const Tile& tile, Tensor scores, Tensor& out, Tensor& logsumexp) const {
+    std::array<T, kQueryBlock> largest{};
+    T* s = scores.data_ptr<T>();
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      T* line = s + row * tile.keys;
+      T& top = largest[static_cast<std::size_t>(row)];
+      top = mask_row(tile, row, line);
+      if (!std::isinf(top))
+        for (std::int64_t j = 0; j < tile.keys; ++j) line[j] -= top;
+    }
+    scores.exp_();
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      T* line = s + row * tile.keys;
+      const T top = largest[static_cast<std::size_t>(row)];
+      if (std::isinf(top)) continue; // sees none of these keys: its probabilities are zero already
+      const T here = top + std::log(add_up<T>(tile.keys, [&](std::int64_t j) { return line[j]; }));
+      T& kept = *statistic(logsumexp, tile, row);
+      const T high = std::max(here, kept);
+      const T both = high + std::log(std::exp(here - high) + std::exp(kept - high));
+      const T factor = std::exp(top - both);
+      const T before = std::exp(kept - both);
+      for (std::int64_t j = 0; j < tile.keys; ++j) line[j] *= factor;
+      T* sum = out.data_ptr<T>() + row * out.stride(0);
+      for (std::int64_t i = 0; i < out.size(1); ++i) sum[i] *= before;
+      kept = both;
+    }
+  }
+
+  void subtract_statistics(const Tile& tile, Tensor& scores, const Tensor& logsumexp) const {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      T* line = scores.data_ptr<T>() + row * tile.keys;
+      (void)mask_row(tile, row, line);
+      const T all = *statistic(logsumexp, tile, row);
+      for (std::int64_t j = 0; j < tile.keys; ++j) line[j] -= all;
+    }
+  }
+
+  /// dS = P (dP − D) scale with D = rowsum(dO ∘ O).
+  void finish_scores(const Tile& tile, const Tensor& probabilities, Tensor& dscores, const Tensor& out,
+                     const Tensor& dout) const {
+    for (std::int64_t row = 0; row < tile.rows; ++row) {
+      const T* o = out.data_ptr<T>() + row * out.stride(0);
+      const T* g = dout.data_ptr<T>() + row * dout.stride(0);
+      const T level = add_up<T>(out.size(1), [&](std::int64_t i) { return o[i] * g[i]; });
+      const T* p = probabilities.data_ptr<T>() + row * tile.keys;
+      T* d = dscores.data_ptr<T>() + row * tile.keys;
+      for (std::int64_t j = 0; j < tile.keys; ++j) d[j] = p[j] * (d[j] - level) * scale_;
+    }
+  }
+
+  const AttentionShape& shape_;
+  const AttentionInputs& in_;
+  std::int64_t queries_;
+  std::int64_t keys_;
+  std::int64_t sequences_;
+  T scale_;
+};
+
+/// Half precision runs in single precision, on copies.
+bool is_half(const Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16;
 }
-Tensor statistics_by_heads(const Tensor& rows, const Heads& heads) {
-  return rows.view({-1, heads.length, heads.query})
-      .transpose(1, 2)
-      .reshape({-1, heads.kv, heads.query / heads.kv * heads.length});
+AttentionInputs widened(const AttentionInputs& in) {
+  return {in.q.to(at::kFloat), in.k.to(at::kFloat), in.v.to(at::kFloat)};
 }
 
 } // namespace
 
-void rope(const Tensor& qkv, const Heads& heads, bool rotary, Tensor& q, Tensor& k, Tensor& v) {
-  const std::int64_t wide = heads.query * heads.width;
-  const std::int64_t narrow = heads.kv * heads.width;
-  v.copy_(qkv.narrow(-1, wide + narrow, narrow));
-  if (!rotary) {
-    q.copy_(qkv.narrow(-1, 0, wide));
-    k.copy_(qkv.narrow(-1, wide, narrow));
+void attention_start(Tensor& out, Tensor& logsumexp) {
+  out.zero_();
+  logsumexp.fill_(-std::numeric_limits<double>::infinity());
+}
+
+void attention(const AttentionInputs& in, const AttentionShape& shape, Tensor& out, Tensor& logsumexp) {
+  if (is_half(in.q)) {
+    const AttentionInputs wide = widened(in);
+    Tensor wide_out = out.to(at::kFloat);
+    Pass<float>(shape, wide).forward(wide_out, logsumexp);
+    out.copy_(wide_out);
     return;
   }
-  const Turns turns = turns_of(heads, qkv.options());
-  turn(qkv.narrow(-1, 0, wide), heads.query, heads, turns, 1, q);
-  turn(qkv.narrow(-1, wide, narrow), heads.kv, heads, turns, 1, k);
+  with_type(in.q.scalar_type(), [&](auto value) {
+    using T = decltype(value);
+    if constexpr (!std::is_same_v<T, at::BFloat16>) Pass<T>(shape, in).forward(out, logsumexp);
+  });
 }
 
-void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Heads& heads, bool rotary,
-                   Tensor& dqkv) {
-  const std::int64_t wide = heads.query * heads.width;
-  const std::int64_t narrow = heads.kv * heads.width;
-  dqkv.narrow(-1, wide + narrow, narrow).copy_(dv);
-  if (!rotary) {
-    dqkv.narrow(-1, 0, wide).copy_(dq);
-    dqkv.narrow(-1, wide, narrow).copy_(dk);
+void attention_backward(const AttentionInputs& in, const AttentionGradients& g, const AttentionShape& shape, Tensor& dq,
+                        Tensor& dk, Tensor& dv) {
+  if (is_half(in.q)) {
+    const AttentionInputs wide = widened(in);
+    const AttentionGradients wide_g{g.out.to(at::kFloat), g.logsumexp, g.dout.to(at::kFloat)};
+    Tensor wide_dq = dq.to(at::kFloat);
+    Tensor wide_dk = dk.to(at::kFloat);
+    Tensor wide_dv = dv.to(at::kFloat);
+    Pass<float>(shape, wide).backward(wide_g, wide_dq, wide_dk, wide_dv);
+    dq.copy_(wide_dq);
+    dk.copy_(wide_dk);
+    dv.copy_(wide_dv);
     return;
   }
-  const Turns turns = turns_of(heads, dq.options());
-  Tensor turned = at::empty_like(dq);
-  turn(dq, heads.query, heads, turns, -1, turned);
-  dqkv.narrow(-1, 0, wide).copy_(turned);
-  turned = at::empty_like(dk);
-  turn(dk, heads.kv, heads, turns, -1, turned);
-  dqkv.narrow(-1, wide, narrow).copy_(turned);
-}
-
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Heads& heads, Tensor& out, Tensor& logsumexp) {
-  Tensor scores = scaled_scores(grouped(q, heads, heads.query), grouped(k, heads, heads.kv), heads);
-  const Tensor statistics = at::logsumexp(scores, {-1});
-  const Tensor probabilities = scores.sub_(statistics.unsqueeze(-1)).exp_();
-  ungroup(at::matmul(probabilities, grouped(v, heads, heads.kv)), heads, heads.query, out);
-  logsumexp.copy_(statistics_by_rows(statistics, heads));
-}
-
-void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& logsumexp,
-                        const Tensor& dout, const Heads& heads, Tensor& dq, Tensor& dk, Tensor& dv) {
-  const Tensor queries = grouped(q, heads, heads.query);
-  const Tensor keys = grouped(k, heads, heads.kv);
-  const Tensor gradient = grouped(dout, heads, heads.query);
-  const Tensor statistics = statistics_by_heads(logsumexp.to(q.scalar_type()), heads);
-  const Tensor probabilities = scaled_scores(queries, keys, heads).sub_(statistics.unsqueeze(-1)).exp_();
-  ungroup(at::matmul(probabilities.transpose(-1, -2), gradient), heads, heads.kv, dv);
-  const Tensor row = (gradient * grouped(out, heads, heads.query)).sum(-1, true);
-  Tensor dscores = at::matmul(gradient, grouped(v, heads, heads.kv).transpose(-1, -2));
-  dscores.sub_(row).mul_(probabilities).mul_(1 / std::sqrt(static_cast<double>(heads.width)));
-  ungroup(at::matmul(dscores, keys), heads, heads.query, dq);
-  ungroup(at::matmul(dscores.transpose(-1, -2), queries), heads, heads.kv, dk);
+  with_type(in.q.scalar_type(), [&](auto value) {
+    using T = decltype(value);
+    if constexpr (!std::is_same_v<T, at::BFloat16>) Pass<T>(shape, in).backward(g, dq, dk, dv);
+  });
 }
 
 } // namespace foretrain::kernels

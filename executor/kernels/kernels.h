@@ -2,13 +2,15 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <ATen/ATen.h>
 
-/// The arithmetic of a dense transformer, written by hand: forward, gradient of inputs, gradient of weights. No
-/// autograd: weights are never leaves, and weight gradients add into buffers that exist already.
+/// The arithmetic of a transformer, written by hand: forward, gradient of inputs, gradient of weights. No autograd:
+/// weights are never leaves, and weight gradients add into buffers that exist already.
 ///
-/// Rows of an activation are tokens: row = sequence · length + position. Outputs are given and written in place.
+/// Rows of an activation are tokens: row = sequence · length + position. Outputs are given and written in place. What a
+/// kernel takes beyond them is in core/program/layers/scratch.cpp, to the byte.
 namespace foretrain::kernels {
 
 using at::Tensor;
@@ -27,27 +29,54 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y
 void linear_input_gradient(const Tensor& dy, const Tensor& weight, Tensor& dx);
 /// dW += dyᵀ x; db += column sums of dy.
 void linear_weight_gradient(const Tensor& x, const Tensor& dy, Tensor& dweight, Tensor* dbias);
+/// Their two parts.
+void add_product(const Tensor& dy, const Tensor& x, Tensor dweight);
+void add_bias_gradient(const Tensor& dy, Tensor& dbias);
 
-/// Where the rows of an activation lie in their sequences, and how heads are laid out.
-struct Heads {
-  std::int64_t length = 0; ///< tokens of a sequence
-  std::int64_t query = 0;  ///< query heads of this rank
-  std::int64_t kv = 0;     ///< key and value heads of this rank; divides `query`
-  std::int64_t width = 0;  ///< of a head
-  std::int64_t window = 0; ///< keys that a query sees; 0 = all before it and itself
-};
 inline constexpr double kRopeBase = 10000;
+/// Cosines and sines of position · base^(−2i/width): [2, positions, width/2].
+[[nodiscard]] Tensor rope_turns(const std::vector<std::int64_t>& positions, std::int64_t width, at::ScalarType type);
+struct RopeShape {
+  std::int64_t query = 0; ///< query heads of this rank
+  std::int64_t kv = 0;    ///< key and value heads of this rank
+  std::int64_t width = 0; ///< of a head
+  Tensor turns;           ///< undefined: queries and keys are only split off
+};
 /// Splits rows of [Q | K | V] and turns Q and K by their positions: halves of a head are the two coordinates (RoFormer,
-/// arXiv:2104.09864, in the order of GPT-NeoX). `rotary` false: splits only.
-void rope(const Tensor& qkv, const Heads& heads, bool rotary, Tensor& q, Tensor& k, Tensor& v);
+/// arXiv:2104.09864, in the order of GPT-NeoX).
+void rope(const Tensor& qkv, const RopeShape& shape, Tensor& q, Tensor& k, Tensor& v);
 /// Turns dQ and dK back and joins the three.
-void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const Heads& heads, bool rotary, Tensor& dqkv);
+void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const RopeShape& shape, Tensor& dqkv);
 
-/// Causal softmax attention; `logsumexp` [rows, query heads] is of the scaled scores.
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Heads& heads, Tensor& out, Tensor& logsumexp);
-/// Backward from the log-sum-exp: P is computed again, D = rowsum(dO ∘ O) (FlashAttention-2, arXiv:2307.08691).
-void attention_backward(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out, const Tensor& logsumexp,
-                        const Tensor& dout, const Heads& heads, Tensor& dq, Tensor& dk, Tensor& dv);
+/// Which query sees which key. Keys and queries of a sequence are rows in the order of these lists.
+struct AttentionShape {
+  std::int64_t query = 0;  ///< query heads
+  std::int64_t kv = 0;     ///< key and value heads; divides `query`
+  std::int64_t window = 0; ///< keys that a query sees; 0 = all up to its own position
+  std::vector<std::int64_t> query_positions;
+  std::vector<std::int64_t> key_positions;
+};
+struct AttentionInputs {
+  Tensor q; ///< [sequences · queries, query · width]
+  Tensor k; ///< [sequences · keys, kv · width]
+  Tensor v; ///< [sequences · keys, kv · value width]
+};
+struct AttentionGradients {
+  Tensor out;
+  Tensor logsumexp;
+  Tensor dout;
+};
+/// Query rows that are worked on at once.
+inline constexpr std::int64_t kQueryBlock = 128;
+/// No keys seen yet: out 0, log-sum-exp −∞.
+void attention_start(Tensor& out, Tensor& logsumexp);
+/// Causal softmax attention over these keys and all that came before; `logsumexp` [rows, query heads] is of the scaled
+/// scores. Keys may come in any number of parts.
+void attention(const AttentionInputs& in, const AttentionShape& shape, Tensor& out, Tensor& logsumexp);
+/// Backward from the final log-sum-exp, for the same parts: P is computed again, D = rowsum(dO ∘ O) (FlashAttention-2,
+/// arXiv:2307.08691). Adds to the gradients.
+void attention_backward(const AttentionInputs& in, const AttentionGradients& g, const AttentionShape& shape, Tensor& dq,
+                        Tensor& dk, Tensor& dv);
 
 /// Gated: [gate | up] → silu(gate) · up (SwiGLU, arXiv:2002.05202); else GELU by the error function.
 void activation(const Tensor& up, bool gated, Tensor& hidden);
@@ -56,6 +85,8 @@ void activation_backward(const Tensor& up, const Tensor& dhidden, bool gated, Te
 /// Rows of a vocabulary table on one rank: global rows first … first + rows of the table.
 /// A token of another rank gives zeros.
 void embedding(const Tensor& ids, const Tensor& table, std::int64_t first, Tensor& rows);
+/// rows[i] += table[ids[i]].
+void add_rows(const Tensor& ids, const Tensor& table, Tensor& rows);
 void embedding_weight_gradient(const Tensor& ids, const Tensor& drows, std::int64_t first, Tensor& dtable);
 
 /// Cross-entropy over a vocabulary that may be split over ranks. `valid`: columns of this rank that are no padding.
@@ -63,6 +94,9 @@ struct Vocabulary {
   std::int64_t first = 0; ///< global row of column 0
   std::int64_t valid = 0;
 };
+/// Elements of the logits that are copied at once, and the rows that makes.
+inline constexpr std::int64_t kLossElements = 1 << 16;
+[[nodiscard]] std::int64_t loss_rows(std::int64_t rows, std::int64_t columns);
 /// Largest logit of each row.
 void loss_maximum(const Tensor& logits, const Vocabulary& vocabulary, Tensor& maximum);
 /// sums[0] = Σ exp(logit − maximum); sums[1] = the target's logit − maximum where this rank has it, else 0.

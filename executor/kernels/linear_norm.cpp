@@ -1,35 +1,96 @@
+#include <cmath>
+
 #include "executor/kernels/kernels.h"
+#include "executor/kernels/types.h"
 
 namespace foretrain::kernels {
+namespace {
+
+template <class T>
+void norm_rows(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y, Tensor& statistics) {
+  using S = Sum<T>;
+  const std::int64_t rows = x.size(0);
+  const std::int64_t width = x.size(1);
+  const T* w = weight.data_ptr<T>();
+  const T* b = bias ? bias->data_ptr<T>() : nullptr;
+  S* first = statistics.data_ptr<S>();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* in = x.data_ptr<T>() + row * width;
+    T* out = y.data_ptr<T>() + row * width;
+    const S mean = b ? add_up<S>(width, [&](std::int64_t i) { return S(in[i]); }) / S(width) : S(0);
+    const S square = add_up<S>(width, [&](std::int64_t i) { return (S(in[i]) - mean) * (S(in[i]) - mean); });
+    const S scale = S(1) / std::sqrt(square / S(width) + S(kNormEpsilon));
+    if (b) first[row] = mean;
+    first[b ? rows + row : row] = scale;
+    if (b)
+      for (std::int64_t i = 0; i < width; ++i) out[i] = T((S(in[i]) - mean) * scale * S(w[i]) + S(b[i]));
+    else
+      for (std::int64_t i = 0; i < width; ++i) out[i] = T(S(in[i]) * scale * S(w[i]));
+  }
+}
+
+struct NormGradients {
+  const Tensor& x;
+  const Tensor& statistics;
+  const Tensor& weight;
+  const Tensor& dy;
+  const Tensor* residual;
+  Tensor& dx;
+  Tensor& dweight;
+  Tensor* dbias;
+};
+
+template <class T> void norm_backward_rows(const NormGradients& n) {
+  using S = Sum<T>;
+  const std::int64_t rows = n.x.size(0);
+  const std::int64_t width = n.x.size(1);
+  const T* w = n.weight.data_ptr<T>();
+  const S* statistics = n.statistics.data_ptr<S>();
+  S* dw = n.dweight.data_ptr<S>();
+  S* db = n.dbias ? n.dbias->data_ptr<S>() : nullptr;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const T* in = n.x.data_ptr<T>() + row * width;
+    const T* g = n.dy.data_ptr<T>() + row * width;
+    const T* added = n.residual ? n.residual->data_ptr<T>() + row * width : nullptr;
+    T* out = n.dx.data_ptr<T>() + row * width;
+    const S mean = db ? statistics[row] : S(0);
+    const S scale = statistics[db ? rows + row : row];
+    // The share of the gradient that changes the row's length, and for LayerNorm its mean.
+    const S along =
+        add_up<S>(width, [&](std::int64_t i) { return S(g[i]) * S(w[i]) * (S(in[i]) - mean); }) * scale / S(width);
+    const S level = db ? add_up<S>(width, [&](std::int64_t i) { return S(g[i]) * S(w[i]); }) / S(width) : S(0);
+    for (std::int64_t i = 0; i < width; ++i) dw[i] += S(g[i]) * (S(in[i]) - mean) * scale;
+    if (db)
+      for (std::int64_t i = 0; i < width; ++i) db[i] += S(g[i]);
+    for (std::int64_t i = 0; i < width; ++i) {
+      const S here = (S(g[i]) * S(w[i]) - level - (S(in[i]) - mean) * scale * along) * scale;
+      out[i] = T(added ? here + S(added[i]) : here);
+    }
+  }
+}
+
+/// Adds the sums of columns.
+template <class T> void add_columns(const Tensor& rows, Tensor& sums) {
+  using S = Sum<T>;
+  const std::int64_t width = rows.size(1);
+  S* to = sums.data_ptr<S>();
+  for (std::int64_t row = 0; row < rows.size(0); ++row) {
+    const T* from = rows.data_ptr<T>() + row * width;
+    for (std::int64_t i = 0; i < width; ++i) to[i] += S(from[i]);
+  }
+}
+
+} // namespace
 
 void norm(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y, Tensor& statistics) {
-  if (!bias) {
-    const Tensor scale = (x.square().mean(-1) + kNormEpsilon).rsqrt();
-    statistics.select(0, 0).copy_(scale);
-    at::mul_out(y, x, scale.unsqueeze(-1));
-    y.mul_(weight);
-    return;
-  }
-  const Tensor mean = x.mean(-1);
-  at::sub_out(y, x, mean.unsqueeze(-1));
-  const Tensor scale = (y.square().mean(-1) + kNormEpsilon).rsqrt();
-  statistics.select(0, 0).copy_(mean);
-  statistics.select(0, 1).copy_(scale);
-  y.mul_(scale.unsqueeze(-1)).mul_(weight).add_(*bias);
+  with_type(x.scalar_type(), [&](auto value) { norm_rows<decltype(value)>(x, weight, bias, y, statistics); });
 }
 
 void norm_backward(const Tensor& x, const Tensor& statistics, const Tensor& weight, const Tensor& dy,
                    const Tensor* residual, Tensor& dx, Tensor& dweight, Tensor* dbias) {
-  const Tensor scale = statistics.select(0, dbias ? 1 : 0).to(x.scalar_type()).unsqueeze(-1);
-  const Tensor centred = dbias ? x - statistics.select(0, 0).to(x.scalar_type()).unsqueeze(-1) : x;
-  const Tensor unit = centred * scale; // the normalised input
-  dweight.add_((dy * unit).sum(0));
-  if (dbias) dbias->add_(dy.sum(0));
-  at::mul_out(dx, dy, weight);
-  const Tensor along = (dx * unit).mean(-1, true); // the share of the gradient that changes the row's length
-  if (dbias) dx.sub_(dx.mean(-1, true));
-  dx.sub_(unit * along).mul_(scale);
-  if (residual) dx.add_(*residual);
+  with_type(x.scalar_type(), [&](auto value) {
+    norm_backward_rows<decltype(value)>({x, statistics, weight, dy, residual, dx, dweight, dbias});
+  });
 }
 
 void linear(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y) {
@@ -43,9 +104,20 @@ void linear_input_gradient(const Tensor& dy, const Tensor& weight, Tensor& dx) {
   at::mm_out(dx, dy, weight);
 }
 
+void add_product(const Tensor& dy, const Tensor& x, Tensor dweight) {
+  if (dweight.scalar_type() == x.scalar_type())
+    dweight.addmm_(dy.t(), x);
+  else
+    dweight.add_(at::mm(dy.t(), x)); // a half precision product, added in single precision
+}
+
+void add_bias_gradient(const Tensor& dy, Tensor& dbias) {
+  with_type(dy.scalar_type(), [&](auto value) { add_columns<decltype(value)>(dy, dbias); });
+}
+
 void linear_weight_gradient(const Tensor& x, const Tensor& dy, Tensor& dweight, Tensor* dbias) {
-  dweight.addmm_(dy.t(), x);
-  if (dbias) dbias->add_(dy.sum(0));
+  add_product(dy, x, dweight);
+  if (dbias) add_bias_gradient(dy, *dbias);
 }
 
 } // namespace foretrain::kernels

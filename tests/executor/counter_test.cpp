@@ -58,7 +58,7 @@ ModelSpec tiny() {
 
 TEST(Slices, QueriesKeysAndValuesAreSplitByTheirHeads) {
   const Parameter qkv{"qkv", {16, 8}, {8, 8}, false, false};
-  const Slice slice = slice_of(qkv, tiny(), 2, 1);
+  const Slice slice = slice_of(qkv, tiny(), {2, 1});
   const std::vector<Slice::Rows> expected = {{4, 4}, {10, 2}, {14, 2}};
   EXPECT_EQ(slice.rows, expected);
   EXPECT_EQ(slice.columns, 8);
@@ -67,16 +67,30 @@ TEST(Slices, QueriesKeysAndValuesAreSplitByTheirHeads) {
 TEST(Slices, BothHalvesOfAGatedProjectionAreSplit) {
   const Parameter up{"3/ffn_up", {12, 8}, {6, 8}, false, false};
   const std::vector<Slice::Rows> expected = {{3, 3}, {9, 3}};
-  EXPECT_EQ(slice_of(up, tiny(), 2, 1).rows, expected);
+  EXPECT_EQ(slice_of(up, tiny(), {2, 1}).rows, expected);
 }
 
 TEST(Slices, RowSplitWeightsAreCutByColumns) {
   const Parameter down{"ffn_down", {8, 6}, {8, 3}, false, false};
-  const Slice slice = slice_of(down, tiny(), 2, 1);
+  const Slice slice = slice_of(down, tiny(), {2, 1});
   EXPECT_EQ(slice.rows, (std::vector<Slice::Rows>{{0, 8}}));
   EXPECT_EQ(slice.first_column, 3);
   EXPECT_EQ(slice.columns, 3);
   EXPECT_EQ(slice.whole_columns, 6);
+}
+
+TEST(Slices, ExpertsAreSplitOverRanksAndEachOfThemLikeAFeedForward) {
+  const Parameter up{"expert_up", {4, 12, 8}, {2, 6, 8}, true, false}; // four gated experts over ep 2 and etp 2
+  SlicePlace place;
+  place.ep = place.etp = 2;
+  place.ep_index = 1;
+  place.etp_index = 1;
+  const std::vector<Slice::Rows> expected = {{27, 3}, {33, 3}, {39, 3}, {45, 3}};
+  EXPECT_EQ(slice_of(up, tiny(), place).rows, expected);
+  const Parameter down{"expert_down", {4, 8, 6}, {2, 8, 3}, true, false};
+  const Slice slice = slice_of(down, tiny(), place);
+  EXPECT_EQ(slice.rows, (std::vector<Slice::Rows>{{16, 8}, {24, 8}}));
+  EXPECT_EQ(slice.first_column, 3);
 }
 
 TEST(Slices, NamesCountLayersOfTheWholeModel) {
@@ -90,10 +104,10 @@ TEST(Slices, InitialValuesAreThoseOfTheWholeTensorAndZeroInPadding) {
   const ModelSpec model = tiny();
   const Parameter whole{"embedding", {6, 8}, {6, 8}, false, false};
   const Parameter half{"embedding", {6, 8}, {3, 8}, false, false};
-  const std::vector<double> all = initial_values("embedding", whole, slice_of(whole, model, 1, 0), model, 9);
+  const std::vector<double> all = initial_values("embedding", whole, slice_of(whole, model, {1, 0}), model, 9);
   std::vector<double> joined;
   for (int rank = 0; rank < 2; ++rank) {
-    const std::vector<double> part = initial_values("embedding", half, slice_of(half, model, 2, rank), model, 9);
+    const std::vector<double> part = initial_values("embedding", half, slice_of(half, model, {2, rank}), model, 9);
     joined.insert(joined.end(), part.begin(), part.end());
   }
   EXPECT_EQ(joined, all);

@@ -1,15 +1,23 @@
 #include "tests/executor/fixtures.h"
 
+#include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
+
+#include <sched.h>
 
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "core/program/check.h"
 #include "core/program/lower.h"
+#include "core/program/names.h"
 #include "core/spec/presets.h"
+#include "executor/allocator.h"
 #include "executor/communicators/gloo.h"
 #include "executor/slices.h"
 
@@ -24,34 +32,35 @@ constexpr double kReplicas = 1e-12;
 /// Puts what each rank owns of a parameter together, and checks that ranks that own the same elements agree.
 class Assembly {
 public:
-  explicit Assembly(const Plan& plan) : plan_(plan) {}
+  Assembly(const Plan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {}
 
-  void add(const ParameterEntry& entry, const Tensor& local, int tp_index) {
+  /// `owned`: the elements of the parameter that `rank` owns.
+  void add(const ParameterEntry& entry, const Tensor& owned, int rank) {
     const std::lock_guard lock(mutex_);
-    const Slice slice = slice_of(*entry.spec, plan_.model, plan_.layout.tp, tp_index);
-    std::int64_t rows = entry.spec->shape[0];
+    const Slice slice = slice_of(*entry.spec, plan_.model, slice_place(plan_, mesh_, rank));
+    std::int64_t rows = rows_of(*entry.spec);
     const std::string base = base_name(entry.spec->name);
     if (base == "embedding" || base == "head") rows = plan_.model.vocab; // without padding
     Tensor& whole = whole_[entry.name];
     if (!whole.defined()) whole = at::full({rows, slice.whole_columns}, std::nan(""), at::kDouble);
-    const Tensor flat = local.to(at::kDouble).contiguous().view(-1);
+    const Tensor flat = owned.to(at::kDouble).contiguous();
     const double* from = flat.data_ptr<double>();
     double* to = whole.data_ptr<double>();
     std::int64_t index = 0;
     for (const Slice::Rows& piece : slice.rows)
       for (std::int64_t row = piece.first; row < piece.first + piece.count; ++row)
         for (std::int64_t column = 0; column < slice.columns; ++column, ++index) {
-          const bool owned = index >= entry.owned_first && index < entry.owned_first + entry.owned_count;
-          if (!owned) continue;
+          const std::int64_t own = index - entry.owned_first;
+          if (own < 0 || own >= entry.owned_count) continue;
           if (row >= rows) {
-            EXPECT_EQ(from[index], 0) << entry.name << ": padding must stay zero";
+            EXPECT_EQ(from[own], 0) << entry.name << ": padding must stay zero";
             continue;
           }
           double& there = to[row * slice.whole_columns + slice.first_column + column];
           if (!std::isnan(there)) {
-            EXPECT_NEAR(there, from[index], kReplicas) << entry.name << ": replicas differ";
+            EXPECT_NEAR(there, from[own], kReplicas) << entry.name << ": replicas differ";
           }
-          there = from[index];
+          there = from[own];
         }
   }
   [[nodiscard]] std::map<std::string, Tensor> take() {
@@ -62,6 +71,7 @@ public:
 
 private:
   const Plan& plan_;
+  const Mesh& mesh_;
   std::mutex mutex_;
   std::map<std::string, Tensor> whole_;
 };
@@ -112,10 +122,34 @@ Plan plan_of(const ModelSpec& model, const Layout& layout) {
 Program lowered(const Plan& plan) {
   const auto semantics = DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics("foretrain");
   EXPECT_TRUE(semantics) << to_string(semantics.error());
-  return lower(plan, *semantics);
+  Program program = lower(plan, *semantics);
+  for (const Problem& problem : check(program)) ADD_FAILURE() << "the Program is wrong: " << problem.text;
+  return program;
 }
 
-RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer) {
+ModelSpec mixtral_like() {
+  ModelSpec m = llama_like();
+  m.name = "tiny-mixtral";
+  m.moe = MoeSpec{};
+  m.moe->experts = 4;
+  m.moe->top_k = 2;
+  m.moe->ffn = 12;
+  m.moe->shared_ffn = 8;
+  m.moe->every = 2;
+  return m;
+}
+
+ModelSpec deepseek_like() {
+  ModelSpec m = llama_like();
+  m.name = "tiny-deepseek";
+  m.kv_heads = 4;
+  m.latent = LatentAttention{10, 8, 4, 2, 6, 0, 0};
+  return m;
+}
+
+RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, bool forced_routing) {
+  static const bool counts = (install_counting_allocator(), true);
+  EXPECT_TRUE(counts);
   const Program program = lowered(plan);
   const int world = program.mesh.world();
   RunOutcome outcome;
@@ -123,22 +157,52 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer) 
   outcome.gradient_norms.resize(static_cast<std::size_t>(steps));
   outcome.records.assign(static_cast<std::size_t>(steps), std::vector<StepRecord>(static_cast<std::size_t>(world)));
   std::vector<std::unique_ptr<Assembly>> gradients;
-  for (int step = 0; step < steps; ++step) gradients.push_back(std::make_unique<Assembly>(plan));
-  Assembly weights(plan);
+  for (int step = 0; step < steps; ++step) gradients.push_back(std::make_unique<Assembly>(plan, program.mesh));
+  Assembly weights(plan, program.mesh);
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;
+  // They outlive every block; one list for all runs.
+  static std::deque<AllocatorAccount> all_accounts;
+  std::vector<AllocatorAccount*> accounts;
+  for (int rank = 0; rank < world; ++rank) accounts.push_back(&all_accounts.emplace_back());
   const auto run_rank = [&](int rank) {
+    // Small transfers otherwise wait for ticks of the scheduler; threads that Gloo starts inherit it.
+    const sched_param parameter{};
+    (void)sched_setscheduler(0, SCHED_BATCH, &parameter);
     auto communicator = connect_gloo(program, rank, store, {});
     if (!communicator) {
       ADD_FAILURE() << to_string(communicator.error());
       return;
     }
     const int tp_index = program.mesh.coordinate(rank, Axis::tp);
+    AllocatorAccount& account = *accounts[static_cast<std::size_t>(rank)];
+    const AccountScope scope(&account);
     RankOptions options;
     options.optimizer = optimizer;
+    options.forced_routing = forced_routing;
+    std::int64_t highest = 0;
+    options.take_peak = [&account, &highest] {
+      const std::int64_t peak = std::max(std::exchange(highest, 0), account.peak.load());
+      account.restart_peak();
+      return peak;
+    };
     options.before_clip = [&](int step, const ParameterTable& parameters) {
+      const AccountScope not_the_ranks(nullptr);
       for (const ParameterEntry& entry : parameters.entries())
-        gradients[static_cast<std::size_t>(step)]->add(entry, entry.gradient, tp_index);
+        gradients[static_cast<std::size_t>(step)]->add(entry, entry.owned_gradient, rank);
+    };
+    std::int64_t before = 0;
+    options.around_op = [&](const Op& op, bool begins) {
+      if (begins) {
+        before = account.current.load();
+        highest = std::max(highest, account.peak.load());
+        account.restart_peak();
+        return;
+      }
+      const std::int64_t taken = account.peak.load() - before;
+      if (op.kind == OpKind::host_sync || taken == op.scratch.value) return; // counts of rows are a few integers
+      const std::lock_guard lock(mutex);
+      outcome.scratch[std::string(id_of(op.pass)) + " " + name_of(op)] = {op.scratch.value, taken};
     };
     Rank executor(plan, program, rank, **communicator, options);
     for (int step = 0; step < steps; ++step) {
@@ -152,7 +216,7 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer) 
       outcome.gradient_norms[static_cast<std::size_t>(step)] = record->gradient_norm;
       outcome.records[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)] = std::move(*record);
     }
-    for (const ParameterEntry& entry : executor.parameters().entries()) weights.add(entry, entry.weight, tp_index);
+    for (const ParameterEntry& entry : executor.parameters().entries()) weights.add(entry, entry.owned_weight, rank);
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) threads.emplace_back(run_rank, rank);

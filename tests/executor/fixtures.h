@@ -23,14 +23,32 @@ namespace foretrain::executor_fixtures {
 
 /// What a run of all ranks found.
 struct RunOutcome {
-  std::vector<double> losses;                               ///< per step, of the global batch
-  std::vector<double> gradient_norms;                       ///< per step
-  std::vector<std::map<std::string, at::Tensor>> gradients; ///< per step, whole tensors by global name
-  std::map<std::string, at::Tensor> weights;                ///< after the last step
-  std::vector<std::vector<StepRecord>> records;             ///< per step and rank
+  std::vector<double> losses;                                           ///< per step, of the global batch
+  std::vector<double> gradient_norms;                                   ///< per step
+  std::vector<std::map<std::string, at::Tensor>> gradients;             ///< per step, whole tensors by global name
+  std::map<std::string, at::Tensor> weights;                            ///< after the last step
+  std::vector<std::vector<StepRecord>> records;                         ///< per step and rank
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> scratch; ///< of ops that took other bytes than the
+                                                                        ///< Program says: said, taken
 };
 /// Runs `steps` steps with one thread per rank over a HashStore.
-[[nodiscard]] RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer = {});
+[[nodiscard]] RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer = {},
+                                     bool forced_routing = true);
+
+/// Small experts in every second layer of `llama_like`, a shared one too.
+[[nodiscard]] ModelSpec mixtral_like();
+/// Latent attention.
+[[nodiscard]] ModelSpec deepseek_like();
+
+inline constexpr int kSteps = 5;
+/// Runs a plan, and the same model and job in one process without pipeline, splits, sharding and recomputation: losses,
+/// gradients of every step and weights after the last one must be equal to rounding.
+/// Relative: of losses, and norm-wise of each tensor.
+struct Bounds {
+  double loss = 1e-12;    ///< the same sums in another order, in double; losses are means of numbers near 4
+  double tensors = 1e-10; ///< after as many optimizer steps; measured 1e-15 to 1e-13
+};
+void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds = {});
 
 /// ‖a − b‖ / ‖b‖, the absolute norm where b is zero.
 [[nodiscard]] double distance(const at::Tensor& a, const at::Tensor& b);

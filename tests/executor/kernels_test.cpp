@@ -1,4 +1,5 @@
-#include <functional>
+#include <array>
+#include <cmath>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -81,81 +82,132 @@ TEST_F(Kernels, LinearEqualsAutograd) {
 
 /// RoPE by complex numbers: coordinates i and i + width/2 of a head are one number, turned by position ·
 /// base^(−2i/width).
-Tensor turned(const Tensor& rows, std::int64_t count, const Heads& heads) {
-  const std::int64_t half = heads.width / 2;
-  const Tensor x = rows.view({-1, heads.length, count, 2, half});
+Tensor turned(const Tensor& rows, std::int64_t count, std::int64_t width, const std::vector<std::int64_t>& positions) {
+  const std::int64_t half = width / 2;
+  const Tensor x = rows.view({-1, static_cast<std::int64_t>(positions.size()), count, 2, half});
   const Tensor frequency = at::pow(at::full({half}, kRopeBase, at::kDouble),
-                                   at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(heads.width)));
-  const Tensor angle = at::arange(heads.length, at::kDouble).view({-1, 1, 1}) * frequency;
+                                   at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(width)));
+  const Tensor angle = at::tensor(positions, at::kLong).to(at::kDouble).view({-1, 1, 1}) * frequency;
   const Tensor real = x.select(3, 0) * angle.cos() - x.select(3, 1) * angle.sin();
   const Tensor imaginary = x.select(3, 0) * angle.sin() + x.select(3, 1) * angle.cos();
   return at::cat({real, imaginary}, -1).view({rows.size(0), -1});
 }
 
 TEST_F(Kernels, RopeEqualsAutograd) {
-  const Heads heads{5, 4, 2, 6, 0};
+  const std::vector<std::int64_t> positions = {0, 1, 5, 6, 11};
   const Tensor qkv = leaf(random({10, 8 * 6}));
   const Tensor dq = random({10, 24});
   const Tensor dk = random({10, 12});
   const Tensor dv = random({10, 12});
-  const Tensor q = turned(qkv.narrow(1, 0, 24).contiguous(), 4, heads);
-  const Tensor k = turned(qkv.narrow(1, 24, 12).contiguous(), 2, heads);
+  const Tensor q = turned(qkv.narrow(1, 0, 24).contiguous(), 4, 6, positions);
+  const Tensor k = turned(qkv.narrow(1, 24, 12).contiguous(), 2, 6, positions);
   const Tensor v = qkv.narrow(1, 36, 12);
   ((q * dq).sum() + (k * dk).sum() + (v * dv).sum()).backward();
 
   const at::NoGradGuard guard;
+  const RopeShape shape{4, 2, 6, rope_turns(positions, 6, at::kDouble)};
   Tensor mine_q = at::empty_like(dq);
   Tensor mine_k = at::empty_like(dk);
   Tensor mine_v = at::empty_like(dv);
   Tensor dqkv = at::empty({10, 48}, at::kDouble);
-  rope(qkv, heads, true, mine_q, mine_k, mine_v);
-  rope_backward(dq, dk, dv, heads, true, dqkv);
+  rope(qkv, shape, mine_q, mine_k, mine_v);
+  rope_backward(dq, dk, dv, shape, dqkv);
   expect_same(mine_q, q, "q");
   expect_same(mine_k, k, "k");
   expect_same(mine_v, v, "v");
   expect_same(dqkv, qkv.grad(), "dqkv");
 }
 
-/// Attention with keys and values repeated for each query head, one head at a time.
-Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Heads& heads, Tensor& logsumexp) {
-  const auto by_heads = [&](const Tensor& rows, std::int64_t count) {
-    return rows.view({-1, heads.length, count, heads.width}).transpose(1, 2);
+struct Attended {
+  AttentionShape shape;
+  std::int64_t width = 6;
+  std::int64_t value_width = 6;
+  std::int64_t parts = 1; ///< that keys come in
+};
+
+std::vector<std::int64_t> up_to(std::int64_t count) {
+  std::vector<std::int64_t> list(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) list[static_cast<std::size_t>(i)] = i;
+  return list;
+}
+
+/// Attention with keys and values repeated for each query head.
+Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionShape& shape,
+                       Tensor& logsumexp) {
+  const auto by_heads = [](const Tensor& rows, const std::vector<std::int64_t>& positions, std::int64_t count) {
+    const auto length = static_cast<std::int64_t>(positions.size());
+    return rows.view({-1, length, count, rows.size(1) / count}).transpose(1, 2);
   };
-  const Tensor keys = by_heads(k, heads.kv).repeat_interleave(heads.query / heads.kv, 1);
-  const Tensor values = by_heads(v, heads.kv).repeat_interleave(heads.query / heads.kv, 1);
-  Tensor mask = at::ones({heads.length, heads.length}, at::kDouble).tril();
-  if (heads.window > 0) mask = mask - at::ones({heads.length, heads.length}, at::kDouble).tril(-heads.window);
-  const Tensor scores =
-      at::matmul(by_heads(q, heads.query), keys.transpose(-1, -2)) / std::sqrt(static_cast<double>(heads.width)) +
-      mask.log();
-  logsumexp = at::logsumexp(scores, {-1}).transpose(1, 2).reshape({-1, heads.query});
+  const std::int64_t each = shape.query / shape.kv;
+  const Tensor queries = by_heads(q, shape.query_positions, shape.query);
+  const Tensor keys = by_heads(k, shape.key_positions, shape.kv).repeat_interleave(each, 1);
+  const Tensor values = by_heads(v, shape.key_positions, shape.kv).repeat_interleave(each, 1);
+  const Tensor distance = at::tensor(shape.query_positions, at::kLong).unsqueeze(1) -
+                          at::tensor(shape.key_positions, at::kLong).unsqueeze(0);
+  Tensor visible = distance.ge(0);
+  if (shape.window > 0) visible = visible.logical_and(distance.lt(shape.window));
+  const Tensor scores = at::matmul(queries, keys.transpose(-1, -2)) / std::sqrt(static_cast<double>(queries.size(-1))) +
+                        visible.to(at::kDouble).log();
+  logsumexp = at::logsumexp(scores, {-1}).transpose(1, 2).reshape({-1, shape.query});
   return at::matmul(at::softmax(scores, -1), values).transpose(1, 2).reshape({q.size(0), -1});
 }
 
+/// Keys of one sequence in parts, as ranks of a ring hand them on.
+void attend_in_parts(const Attended& c, const AttentionInputs& in, const Tensor& dout, Tensor& out, Tensor& lse,
+                     std::array<Tensor, 3>& gradients) {
+  const auto keys = static_cast<std::int64_t>(c.shape.key_positions.size()) / c.parts;
+  const auto part = [&](const Tensor& rows, std::int64_t i) {
+    return rows.view({-1, c.parts, keys, rows.size(1)}).select(1, i).reshape({-1, rows.size(1)});
+  };
+  const auto shape_of = [&](std::int64_t i) {
+    AttentionShape shape = c.shape;
+    const auto first = c.shape.key_positions.begin() + i * keys;
+    shape.key_positions.assign(first, first + keys);
+    return shape;
+  };
+  attention_start(out, lse);
+  for (std::int64_t i = 0; i < c.parts; ++i) attention({in.q, part(in.k, i), part(in.v, i)}, shape_of(i), out, lse);
+  for (Tensor& gradient : gradients) gradient.zero_();
+  for (std::int64_t i = 0; i < c.parts; ++i) {
+    Tensor dk = at::zeros_like(part(in.k, i));
+    Tensor dv = at::zeros_like(part(in.v, i));
+    attention_backward({in.q, part(in.k, i), part(in.v, i)}, {out, lse, dout}, shape_of(i), gradients[0], dk, dv);
+    gradients[1].view({-1, c.parts, keys, dk.size(1)}).select(1, i).copy_(dk.view({-1, keys, dk.size(1)}));
+    gradients[2].view({-1, c.parts, keys, dv.size(1)}).select(1, i).copy_(dv.view({-1, keys, dv.size(1)}));
+  }
+}
+
 TEST_F(Kernels, AttentionEqualsAutograd) {
-  for (const Heads& heads : {Heads{5, 4, 4, 6, 0}, Heads{5, 4, 2, 6, 0}, Heads{5, 4, 1, 6, 0}, Heads{7, 4, 2, 6, 3}}) {
-    const std::int64_t rows = 2 * heads.length;
-    const Tensor q = leaf(random({rows, heads.query * heads.width}));
-    const Tensor k = leaf(random({rows, heads.kv * heads.width}));
-    const Tensor v = leaf(random({rows, heads.kv * heads.width}));
-    const Tensor dout = random({rows, heads.query * heads.width});
+  const std::vector<std::int64_t> zigzag = {2, 3, 4, 5};               // of the second of two ranks
+  const std::vector<std::int64_t> gathered = {0, 1, 6, 7, 2, 3, 4, 5}; // of both
+  const std::vector<Attended> grid = {
+      {{4, 4, 0, up_to(5), up_to(5)}},        {{4, 2, 0, up_to(5), up_to(5)}},
+      {{4, 1, 0, up_to(5), up_to(5)}},        {{4, 2, 3, up_to(7), up_to(7)}},
+      {{2, 2, 0, up_to(5), up_to(5)}, 6, 4},  {{4, 2, 0, up_to(300), up_to(300)}}, // several blocks of queries
+      {{4, 2, 40, up_to(300), up_to(300)}},   {{4, 2, 0, zigzag, gathered}, 6, 6, 2},
+      {{4, 2, 3, zigzag, gathered}, 6, 6, 2},
+  };
+  for (const Attended& c : grid) {
+    const auto queries = static_cast<std::int64_t>(c.shape.query_positions.size());
+    const auto keys = static_cast<std::int64_t>(c.shape.key_positions.size());
+    const Tensor q = leaf(random({2 * queries, c.shape.query * c.width}));
+    const Tensor k = leaf(random({2 * keys, c.shape.kv * c.width}));
+    const Tensor v = leaf(random({2 * keys, c.shape.kv * c.value_width}));
+    const Tensor dout = random({2 * queries, c.shape.query * c.value_width});
     Tensor expected_lse;
-    const Tensor expected = plain_attention(q, k, v, heads, expected_lse);
+    const Tensor expected = plain_attention(q, k, v, c.shape, expected_lse);
     expected.backward(dout);
 
     const at::NoGradGuard guard;
     Tensor out = at::empty_like(dout);
-    Tensor lse = at::empty({rows, heads.query}, at::kDouble);
-    Tensor dq = at::empty_like(dout);
-    Tensor dk = at::empty({rows, heads.kv * heads.width}, at::kDouble);
-    Tensor dv = at::empty_like(dk);
-    attention(q, k, v, heads, out, lse);
-    attention_backward(q, k, v, out, lse, dout, heads, dq, dk, dv);
+    Tensor lse = at::empty({2 * queries, c.shape.query}, at::kDouble);
+    std::array<Tensor, 3> gradients = {at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+    attend_in_parts(c, {q, k, v}, dout, out, lse, gradients);
     expect_same(out, expected, "out");
     expect_same(lse, expected_lse, "log-sum-exp");
-    expect_same(dq, q.grad(), "dq");
-    expect_same(dk, k.grad(), "dk");
-    expect_same(dv, v.grad(), "dv");
+    expect_same(gradients[0], q.grad(), "dq");
+    expect_same(gradients[1], k.grad(), "dk");
+    expect_same(gradients[2], v.grad(), "dv");
   }
 }
 

@@ -6,22 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "core/program/for_each_op.h"
+#include "core/spec/names.h"
 #include "tests/executor/fixtures.h"
 
 namespace foretrain {
 namespace {
 
 using namespace executor_fixtures;
-
-constexpr int kSteps = 3;
-/// The same sums in another order, in double: rounding only. Losses are means of 32 numbers near 4.
-constexpr double kLoss = 1e-12;
-/// Norm-wise per tensor, after as many AdamW steps; measured 1e-15 to 1e-13.
-constexpr double kTensors = 1e-10;
-
-/// The gradient of a key's bias is zero (without rotary positions it adds the same to all scores of a query), so AdamW
-/// moves it by learning rate · rounding / epsilon = 1e-3 · 1e-17 / 1e-8 a step; absolute.
-constexpr double kKeyBias = 1e-11;
 
 struct Case {
   std::string name;
@@ -112,6 +103,123 @@ std::vector<Case> cases() {
                     l.pp = 2;
                     l.schedule.kind = "zb-h1";
                   })});
+  const auto sharded = [](ShardingKind kind, int shard, int replicate) {
+    return layout([=](Layout& l) {
+      l.dp_shard = shard;
+      l.dp_replicate = replicate;
+      l.sharding.kind = kind;
+    });
+  };
+  list.push_back({"zero2", llama, sharded(ShardingKind::gradients, 2, 1)});
+  list.push_back({"zero2_tied", tied, sharded(ShardingKind::gradients, 2, 1)});
+  list.push_back({"zero3", llama, sharded(ShardingKind::parameters, 2, 1)});
+  list.push_back({"zero3_tied", tied, sharded(ShardingKind::parameters, 2, 1)});
+  list.push_back({"zero3_gpt", gpt, sharded(ShardingKind::parameters, 2, 1)});
+  list.push_back({"zero1_hsdp", llama, sharded(ShardingKind::optimizer, 2, 2)});
+  list.push_back({"zero3_hsdp", llama, sharded(ShardingKind::parameters, 2, 2)});
+  list.push_back({"zero2_tp2_sp_lion", llama, layout([](Layout& l) {
+                    l.tp = l.dp_shard = 2;
+                    l.sequence_parallel = true;
+                    l.sharding.kind = ShardingKind::gradients;
+                  }),
+                  [](Plan& plan) { plan.job.optimizer.kind = OptimizerKind::lion; }});
+  list.push_back({"zero3_pp2_zero_bubble_tied", tied, layout([](Layout& l) {
+                    l.pp = l.dp_shard = 2;
+                    l.schedule.kind = "zb-h1";
+                    l.sharding.kind = ShardingKind::parameters;
+                  })});
+  for (const ContextKind kind : {ContextKind::all_gather, ContextKind::ring, ContextKind::ulysses}) {
+    const std::string name(id_of(kind));
+    const auto with = [&](auto&& change) {
+      return layout([&](Layout& l) {
+        l.cp = 2;
+        l.context_parallel.kind = kind;
+        change(l);
+      });
+    };
+    const std::string id = name == "all-gather" ? "gather" : name;
+    list.push_back({"cp2_" + id, llama, with([](Layout&) {})});
+    list.push_back({"cp2_" + id + "_gpt_micro_batch_2", gpt, with([](Layout& l) { l.micro_batch = 2; })});
+    list.push_back({"cp2_" + id + "_window", llama, with([](Layout&) {}), [](Plan& plan) {
+                      plan.model.window = SlidingWindow{3, 2, {}};
+                    }});
+    list.push_back({"cp2_" + id + "_recomputed", llama, with([](Layout& l) {
+                      l.recompute.kind = RecomputeKind::selective;
+                      l.recompute.modules = {RecomputeModule::core_attention};
+                    })});
+    list.push_back(
+        {"cp2_" + id + "_zero3", llama, with([](Layout& l) { l.sharding.kind = ShardingKind::parameters; })});
+  }
+  const ModelSpec mixtral = mixtral_like();
+  const auto experts = [](auto&& change) {
+    return layout([&](Layout& l) {
+      l.dp_shard = 2;
+      change(l);
+    });
+  };
+  list.push_back({"moe_dp2", mixtral, experts([](Layout&) {})});
+  list.push_back({"moe_ep2", mixtral, experts([](Layout& l) { l.ep = 2; })});
+  list.push_back({"moe_ep2_gather", mixtral, experts([](Layout& l) {
+                    l.ep = 2;
+                    l.expert_dispatch.kind = DispatchKind::all_gather;
+                  })});
+  list.push_back({"moe_etp2", mixtral, experts([](Layout& l) { l.etp = 2; })});
+  list.push_back({"moe_etp2_gather", mixtral, experts([](Layout& l) {
+                    l.etp = 2;
+                    l.expert_dispatch.kind = DispatchKind::all_gather;
+                  })});
+  list.push_back({"moe_ep2_etp2", mixtral, experts([](Layout& l) {
+                    l.dp_shard = 4;
+                    l.ep = l.etp = 2;
+                  })});
+  list.push_back({"moe_ep2_tp2_sp", mixtral, layout([](Layout& l) {
+                    l.tp = l.ep = 2;
+                    l.sequence_parallel = true;
+                  })});
+  list.push_back({"moe_ep2_cp2", mixtral, layout([](Layout& l) { l.cp = l.ep = 2; })});
+  list.push_back({"moe_ep2_zero3", mixtral, experts([](Layout& l) {
+                    l.dp_shard = 4;
+                    l.ep = 2;
+                    l.sharding.kind = ShardingKind::parameters;
+                  })});
+  list.push_back({"moe_ep2_zero1_replicated", mixtral, experts([](Layout& l) {
+                    l.dp_replicate = 2;
+                    l.ep = 2;
+                    l.sharding.kind = ShardingKind::optimizer;
+                  })});
+  list.push_back({"moe_ep2_pp2_zero_bubble", mixtral, experts([](Layout& l) {
+                    l.ep = l.pp = 2;
+                    l.schedule.kind = "zb-h1";
+                  })});
+  list.push_back({"moe_ep2_recomputed", mixtral, experts([](Layout& l) {
+                    l.ep = 2;
+                    l.recompute.kind = RecomputeKind::selective;
+                    l.recompute.modules = {RecomputeModule::moe};
+                  })});
+  list.push_back({"moe_ep2_recomputed_full", mixtral, experts([](Layout& l) {
+                    l.ep = 2;
+                    l.recompute.kind = RecomputeKind::full;
+                    l.recompute.count = 2;
+                  })});
+  const ModelSpec deepseek = deepseek_like();
+  list.push_back({"mla_tp2", deepseek, tp2});
+  list.push_back({"mla_tp2_sp", deepseek, sp2});
+  list.push_back({"mla_pp2", deepseek, pp2});
+  list.push_back({"mla_cp2_ring", deepseek, layout([](Layout& l) { l.cp = 2; })});
+  list.push_back({"mla_cp2_ulysses", deepseek, layout([](Layout& l) {
+                    l.cp = 2;
+                    l.context_parallel.kind = ContextKind::ulysses;
+                  })});
+  list.push_back({"mla_recomputed", deepseek, layout([](Layout& l) {
+                    l.tp = 2;
+                    l.recompute.kind = RecomputeKind::selective;
+                    l.recompute.modules = {RecomputeModule::layernorm, RecomputeModule::mla_up};
+                  })});
+  list.push_back({"cp4_ring", llama, layout([](Layout& l) { l.cp = 4; })});
+  list.push_back({"pp2_zb_h2", llama, layout([](Layout& l) {
+                    l.pp = 2;
+                    l.schedule.kind = "zb-h2";
+                  })});
   list.push_back({"recompute_full", llama, layout([](Layout& l) {
                     l.pp = 2;
                     l.recompute.kind = RecomputeKind::full;
@@ -137,42 +245,10 @@ Plan plan_for(const Case& c) {
   return plan;
 }
 
-/// The same model and job in one process, without pipeline, splits and recomputation.
-Plan alone(Plan plan) {
-  plan.layout = Layout{};
-  plan.layout.sharding.kind = ShardingKind::none;
-  plan.cluster.tiers.front().fanout = 1;
-  return plan;
-}
-
 class LayoutTest : public testing::TestWithParam<Case> {};
 
 TEST_P(LayoutTest, LossGradientsAndWeightsEqualOneProcess) {
-  const Plan plan = plan_for(GetParam());
-  const RunOutcome split = run_threads(plan, kSteps);
-  const RunOutcome whole = run_threads(alone(plan), kSteps);
-  for (std::size_t step = 0; step < kSteps; ++step) {
-    EXPECT_NEAR(split.losses[step] / whole.losses[step], 1, kLoss) << "step " << step;
-    EXPECT_NEAR(split.gradient_norms[step] / whole.gradient_norms[step], 1, kTensors) << "step " << step;
-    ASSERT_EQ(split.gradients[step].size(), whole.gradients[step].size());
-    for (const auto& [name, gradient] : whole.gradients[step]) {
-      ASSERT_TRUE(split.gradients[step].count(name)) << name;
-      EXPECT_LT(distance(split.gradients[step].at(name), gradient), kTensors)
-          << "gradient of " << name << ", step " << step;
-    }
-  }
-  for (const auto& [name, weight] : whole.weights) {
-    at::Tensor expected = weight;
-    at::Tensor got = split.weights.at(name);
-    if (name.find("qkv.bias") != std::string::npos) {
-      const std::int64_t queries = std::int64_t{plan.model.heads} * plan.model.head_dim;
-      const std::int64_t keys = std::int64_t{plan.model.kv_heads} * plan.model.head_dim;
-      EXPECT_LT((got - expected).narrow(0, queries, keys).abs().max().item<double>(), kKeyBias) << name;
-      got.narrow(0, queries, keys).zero_();
-      expected.narrow(0, queries, keys).zero_();
-    }
-    EXPECT_LT(distance(got, expected), kTensors) << "weight " << name;
-  }
+  expect_equal_to_one_process(plan_for(GetParam()), kSteps);
 }
 
 /// Bytes of every transfer in the order of the Program; 0 for what moves nothing.
@@ -221,6 +297,50 @@ TEST_P(LayoutTest, DoesWhatTheProgramSaysInItsOrderMovesItsBytesAndFreesEveryBuf
 
 INSTANTIATE_TEST_SUITE_P(All, LayoutTest, testing::ValuesIn(cases()),
                          [](const testing::TestParamInfo<Case>& one) { return one.param.name; });
+
+/// Layouts of a sample, in other precisions than the matrix.
+std::vector<Layout> sample() {
+  return {layout([](Layout& l) { l.tp = 2, l.sequence_parallel = true; }), layout([](Layout& l) { l.pp = 2; }),
+          layout([](Layout& l) { l.cp = 2; }),
+          layout([](Layout& l) { l.dp_shard = 2, l.sharding.kind = ShardingKind::parameters; })};
+}
+
+TEST(Precisions, SinglePrecisionEqualsOneProcess) {
+  // Sums in another order, five AdamW steps: 6e-8 to 2e-7 were measured, norm-wise.
+  for (const Layout& l : sample()) {
+    Plan plan = plan_of(llama_like(), l);
+    plan.job.precision = Precision::fp32;
+    expect_equal_to_one_process(plan, kSteps, {1e-5, 1e-5});
+  }
+}
+
+TEST(Precisions, HalfPrecisionStaysWithinItsRounding) {
+  // bfloat16 rounds to 2^-9 = 0.2 %; a gradient passes some twenty roundings of activations, in another order. One
+  // step: after it AdamW has turned roundings of small gradients into differences of weights.
+  for (const Layout& l : sample()) {
+    Plan plan = plan_of(llama_like(), l);
+    plan.job.precision = Precision::bf16;
+    expect_equal_to_one_process(plan, 1, {1e-2, 5e-2});
+  }
+}
+
+/// The router's own choice: one process and ranks that hold other tokens send them to the same experts.
+TEST(Routing, OfTheRouterIsEqualInEveryLayout) {
+  OptimizerOptions optimizer;
+  for (const DispatchKind kind : {DispatchKind::all_to_all, DispatchKind::all_gather}) {
+    Plan plan = plan_of(mixtral_like(), layout([&](Layout& l) {
+                          l.dp_shard = l.ep = 2;
+                          l.expert_dispatch.kind = kind;
+                        }));
+    const RunOutcome split = run_threads(plan, kSteps, optimizer, false);
+    plan.layout = layout([](Layout&) {});
+    const RunOutcome whole = run_threads(plan, kSteps, optimizer, false);
+    for (std::size_t step = 0; step < kSteps; ++step)
+      EXPECT_NEAR(split.losses[step] / whole.losses[step], 1, Bounds{}.loss) << "step " << step;
+    for (const auto& [name, weight] : whole.weights)
+      EXPECT_LT(distance(split.weights.at(name), weight), Bounds{}.tensors) << name;
+  }
+}
 
 TEST(Rank, TwoRunsGiveTheSameBits) {
   const Plan plan = plan_of(llama_like(), layout([](Layout& l) {

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -25,12 +26,12 @@ public:
   }
   [[nodiscard]] const std::map<std::string, Tensor>& leaves() const { return leaves_; }
 
-  /// Mean loss of one sequence.
-  Tensor loss(const std::vector<std::int64_t>& tokens) const {
+  /// Mean loss of one sequence, the `sequence`th of the batch.
+  Tensor loss(std::int64_t sequence, const std::vector<std::int64_t>& tokens) const {
     const Tensor all = at::tensor(tokens, at::kLong);
     Tensor x = of("embedding").index_select(0, all.narrow(0, 0, length_));
     if (model_.learned_positions > 0) x = x + of("positions").narrow(0, 0, length_);
-    for (int layer = 0; layer < model_.layers; ++layer) x = run_layer(x, "layers." + std::to_string(layer) + ".");
+    for (int layer = 0; layer < model_.layers; ++layer) x = run_layer(x, sequence, layer);
     const Tensor table = of(model_.tied_embeddings ? "embedding" : "head");
     const Tensor logits = at::matmul(norm(x, "final_norm"), table.t());
     return -at::log_softmax(logits, -1).gather(1, all.narrow(0, 1, length_).unsqueeze(1)).mean();
@@ -49,33 +50,77 @@ private:
   }
   [[nodiscard]] Tensor turned(const Tensor& heads) const { // [heads, length, width]
     if (model_.learned_positions > 0) return heads;
-    const std::int64_t half = model_.head_dim / 2;
+    const std::int64_t half = heads.size(-1) / 2;
     const Tensor frequency = at::pow(at::full({half}, kernels::kRopeBase, at::kDouble),
-                                     at::arange(half, at::kDouble) * (-2.0 / model_.head_dim));
+                                     at::arange(half, at::kDouble) * (-2.0 / static_cast<double>(heads.size(-1))));
     const Tensor angle = at::arange(length_, at::kDouble).unsqueeze(1) * frequency;
     const Tensor a = heads.narrow(-1, 0, half);
     const Tensor b = heads.narrow(-1, half, half);
     return at::cat({a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()}, -1);
   }
-  [[nodiscard]] Tensor run_layer(const Tensor& x, const std::string& at_layer) const {
+  /// q, k, v: [heads, length, width].
+  [[nodiscard]] Tensor mixed(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    const Tensor mask = at::ones({length_, length_}, at::kDouble).tril().log();
+    const Tensor scores = at::matmul(q, k.transpose(-1, -2)) / std::sqrt(static_cast<double>(q.size(-1)));
+    return at::matmul(at::softmax(scores + mask, -1), v).transpose(0, 1).reshape({length_, -1});
+  }
+  [[nodiscard]] Tensor attention(const Tensor& x, const std::string& at_layer) const {
     const std::int64_t d = model_.head_dim;
-    const Tensor qkv = linear(norm(x, at_layer + "norm1"), at_layer + "qkv");
+    const Tensor qkv = linear(x, at_layer + "qkv");
     const auto part = [&](std::int64_t first, std::int64_t count) {
       return qkv.narrow(1, first * d, count * d).reshape({length_, count, d}).transpose(0, 1);
     };
     const std::int64_t repeat = model_.heads / model_.kv_heads;
-    const Tensor q = turned(part(0, model_.heads));
-    const Tensor k = turned(part(model_.heads, model_.kv_heads)).repeat_interleave(repeat, 0);
-    const Tensor v = part(model_.heads + model_.kv_heads, model_.kv_heads).repeat_interleave(repeat, 0);
-    const Tensor mask = at::ones({length_, length_}, at::kDouble).tril().log();
-    const Tensor weights =
-        at::softmax(at::matmul(q, k.transpose(-1, -2)) / std::sqrt(static_cast<double>(d)) + mask, -1);
-    const Tensor mixed = at::matmul(weights, v).transpose(0, 1).reshape({length_, -1});
-    const Tensor middle = x + linear(mixed, at_layer + "attention_out");
-    const Tensor up = linear(norm(middle, at_layer + "norm2"), at_layer + "ffn_up");
-    const Tensor hidden =
-        model_.gated ? at::silu(up.narrow(1, 0, model_.ffn)) * up.narrow(1, model_.ffn, model_.ffn) : at::gelu(up);
-    return middle + linear(hidden, at_layer + "ffn_down");
+    return mixed(turned(part(0, model_.heads)),
+                 turned(part(model_.heads, model_.kv_heads)).repeat_interleave(repeat, 0),
+                 part(model_.heads + model_.kv_heads, model_.kv_heads).repeat_interleave(repeat, 0));
+  }
+  [[nodiscard]] Tensor latent_attention(const Tensor& x, const std::string& at_layer) const {
+    const LatentAttention& mla = *model_.latent;
+    const std::int64_t heads = model_.heads;
+    const auto by_heads = [&](const Tensor& rows) { return rows.view({length_, heads, -1}).transpose(0, 1); };
+    const Tensor q = by_heads(linear(norm(linear(x, at_layer + "q_down"), at_layer + "q_norm"), at_layer + "q_up"));
+    const Tensor compressed = linear(x, at_layer + "kv_down");
+    const Tensor kv =
+        by_heads(linear(norm(compressed.narrow(1, 0, mla.kv_lora_rank), at_layer + "kv_norm"), at_layer + "kv_up"));
+    const Tensor shared = turned(compressed.narrow(1, mla.kv_lora_rank, mla.qk_rope_head_dim).unsqueeze(0));
+    const std::int64_t plain = mla.qk_nope_head_dim;
+    const Tensor queries = at::cat({q.narrow(-1, 0, plain), turned(q.narrow(-1, plain, mla.qk_rope_head_dim))}, -1);
+    const Tensor keys = at::cat({kv.narrow(-1, 0, plain), shared.expand({heads, -1, -1})}, -1);
+    return mixed(queries, keys, kv.narrow(-1, plain, mla.v_head_dim));
+  }
+  [[nodiscard]] Tensor hidden(const Tensor& up) const {
+    if (!model_.gated) return at::gelu(up);
+    const std::int64_t width = up.size(1) / 2;
+    return at::silu(up.narrow(1, 0, width)) * up.narrow(1, width, width);
+  }
+  [[nodiscard]] Tensor feed_forward(const Tensor& x, const std::string& name) const {
+    return linear(hidden(linear(x, name + "_up")), name + "_down");
+  }
+  /// Every expert on every token, weighted: 0 where it is not chosen.
+  [[nodiscard]] Tensor experts(const Tensor& x, const std::string& at_layer, std::int64_t sequence) const {
+    const MoeSpec& moe = *model_.moe;
+    const Tensor logits = linear(x, at_layer + "router");
+    Tensor chosen = at::full({length_, moe.experts}, -std::numeric_limits<double>::infinity(), at::kDouble);
+    for (std::int64_t row = 0; row < length_; ++row)
+      for (std::int64_t i = 0; i < moe.top_k; ++i)
+        chosen[row][((sequence * length_ + row) * moe.top_k + i) % moe.experts] = 0;
+    const Tensor weights = at::softmax(logits + chosen, -1);
+    const Tensor up = of(at_layer + "expert_up").view({moe.experts, -1, model_.hidden});
+    const Tensor down = of(at_layer + "expert_down").view({moe.experts, model_.hidden, -1});
+    Tensor sum = feed_forward(x, at_layer + "shared");
+    for (std::int64_t e = 0; e < moe.experts; ++e)
+      sum = sum + weights.narrow(1, e, 1) * at::matmul(hidden(at::matmul(x, up[e].t())), down[e].t());
+    return sum;
+  }
+  [[nodiscard]] Tensor run_layer(const Tensor& x, std::int64_t sequence, int layer) const {
+    const std::string at_layer = "layers." + std::to_string(layer) + ".";
+    const Tensor in = norm(x, at_layer + "norm1");
+    const Tensor attended = model_.latent ? latent_attention(in, at_layer) : attention(in, at_layer);
+    const Tensor middle = x + linear(attended, at_layer + "attention_out");
+    const Tensor normed = norm(middle, at_layer + "norm2");
+    const bool moe = layer_shapes(model_)[static_cast<std::size_t>(layer)].feed_forward == FeedForward::moe;
+    return middle + (moe ? experts(normed, at_layer, sequence) : feed_forward(normed, at_layer + "ffn"));
   }
 
   const ModelSpec& model_;
@@ -94,8 +139,9 @@ void compare(const ModelSpec& model) {
   const Graph graph(model, plan.job.sequence_length, outcome.weights);
   Tensor loss = at::zeros({}, at::kDouble);
   for (std::int64_t sequence = 0; sequence < plan.job.global_batch; ++sequence)
-    loss = loss + graph.loss(counter::tokens(RankOptions{}.seed, sequence, plan.job.sequence_length, model.vocab)) /
-                      static_cast<double>(plan.job.global_batch);
+    loss = loss +
+           graph.loss(sequence, counter::tokens(RankOptions{}.seed, sequence, plan.job.sequence_length, model.vocab)) /
+               static_cast<double>(plan.job.global_batch);
   loss.backward();
 
   EXPECT_NEAR(outcome.losses.front() / loss.item<double>(), 1, kRounding);
@@ -113,6 +159,12 @@ TEST(WholeModel, LlamaLikeWithTiedTableEqualsAutograd) {
 }
 TEST(WholeModel, GptLikeEqualsAutograd) {
   compare(gpt_like());
+}
+TEST(WholeModel, MixtralLikeEqualsAutograd) {
+  compare(mixtral_like());
+}
+TEST(WholeModel, DeepseekLikeEqualsAutograd) {
+  compare(deepseek_like());
 }
 
 } // namespace

@@ -150,7 +150,8 @@ TEST_F(ForetrainRun, SaysWhatIsWrongBeforeItStarts) {
       {"not JSON", "{", 1, "not valid JSON"},
       {"empty", "", 1, "plan.json"},
       {"unknown key", plan_text(R"("tpp": 2)"), 1, "tpp"},
-      {"not executed", plan_text(R"("cp": 2)"), 2, "context parallelism (cp 2) is not executed"},
+      {"not executed", plan_text(R"("cp": 2, "context_parallel": { "kind": "ulysses-ring", "ulysses": 2 })"), 2,
+       "Ulysses inside a ring is not executed"},
       {"does not divide", plan_text(R"("tp": 3)"), 2, "tp 3 does not divide heads 4"},
       {"bf16", plan_text(R"("tp": 1)", R"(, "dropout": 0.5)"), 2, "dropout is not executed"},
   };

@@ -153,11 +153,15 @@ void bucketed_reduction(const LayerContext& c, const Program& program, const Rol
     const bool last = position == 0;
     if (last || (splits && pending.dense >= bucket)) {
       place.covers = range(position, std::exchange(dense_end, position));
+      place.allocates = place.frees = reduction_temporary(c, program, chunk, place.covers, false);
+      place.freed_after = position;
       append(chunk, reductions(c, program.mesh, pending.dense, false), place);
       pending.dense = 0;
     }
     if (last || (splits && pending.expert >= bucket)) {
       place.covers = range(position, std::exchange(expert_end, position));
+      place.allocates = place.frees = reduction_temporary(c, program, chunk, place.covers, true);
+      place.freed_after = position;
       append(chunk, reductions(c, program.mesh, pending.expert, true), place);
       pending.expert = 0;
     }
@@ -310,9 +314,16 @@ void add_collectives(const LayerContext& c, const Program& program, Role& role, 
     break;
   case ShardingKind::gradients:
     bucketed_gather(c, program, chunk);
-    reduction_per_block(c, program, chunk, When::every);
+    if (c.semantics->family == SemanticsFamily::foretrain) executor_reduction(c, program, chunk);
+    else reduction_per_block(c, program, chunk, When::every);
     break;
   case ShardingKind::parameters: {
+    if (c.semantics->family == SemanticsFamily::foretrain) {
+      executor_gather(c, program, chunk, Pass::forward);
+      executor_gather(c, program, chunk, program.split_backward ? Pass::input : Pass::backward);
+      executor_reduction(c, program, chunk);
+      break;
+    }
     // Kept unsharded between micro-batches under a pipeline: gathered in the first forward, reduced in the last backward.
     const bool every = reshards(c);
     const Pass backward = program.split_backward ? Pass::input : Pass::backward;

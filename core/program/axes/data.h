@@ -26,6 +26,15 @@ struct Elements {
 /// A parameter of each sort that is there, with these sums together: all that the collectives depend on.
 [[nodiscard]] std::vector<Parameter> stand_ins(const Elements& elements);
 
+/// Parameters of a block whose gradients one pass over it adds to, in ascending order: a split backward adds to those of
+/// norms with the gradient of their input (their op does both), to all others apart.
+[[nodiscard]] std::vector<int> gradients_written(const Block& block, Pass pass);
+
+/// Our own executor's receive buffer while the gradients of the blocks at `positions` are reduced into shards; nothing
+/// under other semantics.
+[[nodiscard]] Bytes reduction_temporary(const LayerContext& context, const Program& program, const Chunk& chunk,
+                                        const std::vector<int>& positions, bool expert);
+
 /// Adds the collectives between blocks to a chunk of `role`: bucketed reductions in the last micro-batch's backward, or
 /// per block and micro-batch for sharded gradients and parameters; gathers before use.
 void add_collectives(const LayerContext& context, const Program& program, Role& role, Chunk& chunk);

@@ -24,4 +24,10 @@ namespace foretrain::data::detail {
 /// Whether sharded parameters are freed after the forward.
 [[nodiscard]] bool reshards(const LayerContext& context);
 
+
+/// Sharded gradients as our own executor reduces them: per block and pass, in every micro-batch.
+void executor_reduction(const LayerContext& context, const Program& program, Chunk& chunk);
+/// Sharded parameters as our own executor gathers them for one pass.
+void executor_gather(const LayerContext& context, const Program& program, Chunk& chunk, Pass pass);
+
 } // namespace foretrain::data::detail

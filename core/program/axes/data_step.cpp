@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 #include "core/program/axes/data_detail.h"
+#include "core/program/layers/executor_scratch.h"
 #include "core/program/state.h"
 
 namespace foretrain::data {
@@ -22,6 +27,33 @@ Op step_compute(Segment segment, TimePart part, double bytes) {
 
 std::int64_t owned(std::int64_t elements, int parts) { return (elements + parts - 1) / parts; }
 
+/// Elements of parameters that every tensor-parallel rank holds, in the largest shard.
+std::int64_t owned_replicated(const Program& program, const Role& role) {
+  std::int64_t elements = 0;
+  for (const Chunk& chunk : role.chunks)
+    for (const int index : chunk.blocks)
+      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
+        if (parameter.replicated_tp)
+          elements += owned(parameter.local_elements(),
+                            program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard));
+  return elements;
+}
+
+/// Our own executor's norm and optimizer work on pieces of parameters and hold one of them.
+Bytes executor_piece(const LayerContext& c, const Program& program, const Role& role) {
+  if (c.semantics->family != SemanticsFamily::foretrain) return Bytes(0);
+  std::int64_t most = 0;
+  for (const Chunk& chunk : role.chunks)
+    for (const int index : chunk.blocks)
+      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters) {
+        const int parts = c.layout.sharding.kind == ShardingKind::none
+                              ? 1
+                              : program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard);
+        most = std::max(most, owned(parameter.local_elements(), parts));
+      }
+  return Bytes(std::min(most, layers::kOptimizerBlock) * bits_of(statistics_dtype(c)) / 8);
+}
+
 } // namespace
 
 void add_step(const LayerContext& c, const Program& program, Role& role) {
@@ -35,19 +67,33 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   };
   const bool once = sharding == ShardingKind::none || sharding == ShardingKind::optimizer;
   if (once && !(c.layout.overlap.dp_gradients && s.dp_gradient_overlap)) {
-    for (Op& op : reductions(c, mesh, total.trained_dense(), false)) add(std::move(op));
-    for (Op& op : reductions(c, mesh, total.trained_expert(), true)) add(std::move(op));
+    for (const bool expert : {false, true}) {
+      Bytes temporary;
+      for (const Chunk& chunk : role.chunks) {
+        std::vector<int> positions(chunk.blocks.size());
+        std::iota(positions.begin(), positions.end(), 0);
+        temporary = std::max(temporary, reduction_temporary(c, program, chunk, positions, expert));
+      }
+      for (Op& op : reductions(c, mesh, expert ? total.trained_expert() : total.trained_dense(), expert))
+        add(std::move(op), std::exchange(temporary, Bytes(0)));
+    }
   }
   if (c.sp && total.tp_replicated > 0) {
     // Norm and router gradients are partial sums under sequence parallelism.
-    Op op = transfer(Collective::all_reduce, Group::tp, gradient_dtype(c), total.tp_replicated, Stream::gradients);
+    // Our own executor holds only its shard of them by then, and joins them in one buffer.
+    const bool ours = s.family == SemanticsFamily::foretrain;
+    const std::int64_t elements = ours && !once ? owned_replicated(program, role) : total.tp_replicated;
+    Op op = transfer(Collective::all_reduce, Group::tp, gradient_dtype(c), elements, Stream::gradients);
     op.part = TimePart::tp;
-    add(std::move(op));
+    const Bytes joined = ours ? op.bytes : Bytes(0);
+    add(std::move(op), joined);
   }
   const bool end_stage = role.stage == 0 || role.stage == program.stages - 1;
   if (c.model->tied_embeddings && program.stages > 1 && end_stage && !c.job->lora) {
+    const std::int64_t table = c.vocab_padded / c.layout.tp * c.model->hidden;
+    const bool shard_only = s.family == SemanticsFamily::foretrain && !once;
     Op op = transfer(Collective::all_reduce, Group::embedding, gradient_dtype(c),
-                     c.vocab_padded / c.layout.tp * c.model->hidden, Stream::gradients);
+                     shard_only ? owned(table, mesh.size(Group::shard)) : table, Stream::gradients);
     op.part = TimePart::pp;
     add(std::move(op));
   }
@@ -56,7 +102,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   const int expert_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::expert_shard);
   const auto mine = static_cast<double>(owned(total.trained_dense(), dense_parts) + owned(total.trained_expert(), expert_parts));
   const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
-  add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine));
+  const Bytes piece = executor_piece(c, program, role);
+  add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine), piece);
   if (mesh.world() > 1) {
     Op norm = transfer(Collective::all_reduce, Group::world, statistics_dtype(c), 1, Stream::gradients);
     norm.part = TimePart::optimizer;
@@ -77,7 +124,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     add(std::move(host));
     add(std::move(up));
   } else {
-    add(step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine));
+    add(step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine),
+        piece);
   }
   const double held = once ? static_cast<double>(total.trained_dense() + total.trained_expert()) : mine;
   add(step_compute(Segment::zero_gradients, TimePart::optimizer, gradient_width * held));

@@ -19,6 +19,8 @@ public:
 
 [[nodiscard]] std::unique_ptr<FeedForwardBlock> make_dense();
 [[nodiscard]] std::unique_ptr<FeedForwardBlock> make_moe();
+/// As our own executor runs it.
+[[nodiscard]] std::unique_ptr<FeedForwardBlock> make_executed_moe();
 
 /// The gated (or plain) MLP between a tensor-parallel entry and exit: buffers and ops without norm and residual, shared
 /// by the dense feed-forward and by shared experts.

@@ -63,7 +63,7 @@ private:
     if (q_lora_ > 0) {
       q_down_ = declare_linear(b, Segment::mla_down, {"q_down", {q_lora_, h}, {q_lora_, h}, false, true}, c.tokens_sp,
                                Split::none);
-      b.parameter({"q_norm", {q_lora_}, {q_lora_}, false, true});
+      q_norm_ = b.parameter({"q_norm", {q_lora_}, {q_lora_}, false, true});
       q_compressed_ = b.activation("q_compressed", {c.tokens_sp, q_lora_});
       q_normed_ = normed(b, "q_normed", q_lora_);
     }
@@ -73,7 +73,7 @@ private:
     kv_down_ = declare_linear(b, Segment::mla_down, {"kv_down", {compressed_, h}, {compressed_, h}, false, true},
                               c.tokens_sp, Split::none);
     kept_norm_ = kept_buffer(b, kv_down_, norm_.output, false);
-    b.parameter({"kv_norm", {kv_lora_}, {kv_lora_}, false, true});
+    kv_norm_ = b.parameter({"kv_norm", {kv_lora_}, {kv_lora_}, false, true});
     kv_compressed_ = b.activation("kv_compressed", {c.tokens_sp, compressed_});
     kv_normed_ = normed(b, "kv_normed", kv_lora_);
     kv_up_ = declare_linear(b, Segment::mla_up, {"kv_up", {heads * kv_out, kv_lora_}, {c.heads * kv_out, kv_lora_}},
@@ -99,10 +99,12 @@ private:
     keep(b, kv_down_, norm_.output, kept_norm_);
     if (q_lora_ > 0) {
       linear_forward(b, q_down_, kept_norm_, q_compressed_);
-      b.compute(Segment::norm, {q_compressed_}, {q_normed_}, {traffic(c, norm_bytes(c, q_lora_, 2))});
+      b.compute(Segment::norm, {q_compressed_}, {q_normed_}, {traffic(c, norm_bytes(c, q_lora_, 2))}).weights = {
+          q_norm_};
     }
     linear_forward(b, kv_down_, kept_norm_, kv_compressed_);
-    b.compute(Segment::norm, {kv_compressed_}, {kv_normed_}, {traffic(c, norm_bytes(c, kv_lora_, 2))});
+    b.compute(Segment::norm, {kv_compressed_}, {kv_normed_}, {traffic(c, norm_bytes(c, kv_lora_, 2))}).weights = {
+        kv_norm_};
   }
 
   void emit_up(BlockBuilder& b) {
@@ -113,17 +115,19 @@ private:
     const int kv_in = tensor::enter(b, kv_normed_, "kv_normed", kv_lora_);
     const int kv = b.temporary("kv_up", {c.tokens, kv_up_.out});
     linear_forward(b, kv_up_, kv_in, kv);
+    // The rotary part of the keys is one for all heads. Our own executor gathers it where tokens are split.
+    const int shared = executed(c) ? tensor::enter(b, kv_compressed_, "kv_compressed", compressed_) : kv_compressed_;
     // RoPE writes queries, keys (rotary part repeated per head) and values as contiguous tensors.
     const double moved = 2.0 * static_cast<double>(c.width * c.tokens) * static_cast<double>(q_up_.out + kv_up_.out);
     if (c.ulysses == 1) {
-      b.compute(Segment::rope, {q, kv, kv_compressed_}, {core_.q, core_.k, core_.v}, {traffic(c, moved)});
+      b.compute(Segment::rope, {q, kv, shared}, {core_.q, core_.k, core_.v}, {traffic(c, moved)});
       return;
     }
     const std::int64_t v_dim = c.model->latent->v_head_dim;
     const int qt = b.temporary("q.by_tokens", {c.tokens, c.heads * qk_});
     const int kt = b.temporary("k.by_tokens", {c.tokens, c.heads * qk_});
     const int vt = b.temporary("v.by_tokens", {c.tokens, c.heads * v_dim});
-    b.compute(Segment::rope, {q, kv, kv_compressed_}, {qt, kt, vt}, {traffic(c, moved)});
+    b.compute(Segment::rope, {q, kv, shared}, {qt, kt, vt}, {traffic(c, moved)});
     b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
                  Bytes(c.tokens * c.heads * (2 * qk_ + v_dim) * c.width), {qt, kt, vt}, {core_.q, core_.k, core_.v});
   }
@@ -135,6 +139,9 @@ private:
     const int grad_kv = b.temporary("dkv_up", {c.tokens, kv_up_.out});
     const int grad_rope = b.temporary("dk_rope", {c.tokens, compressed_ - kv_lora_});
     b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_q, grad_kv, grad_rope}, {traffic(c, moved)});
+    // Each rank has the sum over its own heads.
+    const int grad_shared =
+        executed(c) ? tensor::leave_backward(b, grad_rope, "k_rope", compressed_ - kv_lora_) : grad_rope;
 
     const int q_in =
         needs_input(b, q_up_) ? tensor::enter(b, q_lora_ > 0 ? q_normed_ : kept_norm_, "q_normed", q_up_.in) : -1;
@@ -149,8 +156,9 @@ private:
     const int grad_kv_share = tensor::leave_backward(b, grad_kv_in, "kv_normed", kv_lora_);
     linear_weight_gradient(b, kv_up_, kv_in, grad_kv);
     grad_kv_ = b.temporary("dkv_compressed", {c.tokens_sp, compressed_});
-    b.compute(Segment::norm, {kv_compressed_, grad_kv_share, grad_rope}, {grad_kv_},
-              {traffic(c, norm_bytes(c, kv_lora_, 3))});
+    Op& norm = b.compute(Segment::norm, {kv_compressed_, grad_kv_share, grad_shared}, {grad_kv_},
+                         {traffic(c, norm_bytes(c, kv_lora_, 3))});
+    norm.weights = norm.weight_gradients = {kv_norm_};
   }
 
   void down_backward(BlockBuilder& b) {
@@ -165,7 +173,9 @@ private:
     int grad_from_q = grad_q_share_;
     if (q_lora_ > 0) {
       const int grad_q = b.temporary("dq_compressed", {c.tokens_sp, q_lora_});
-      b.compute(Segment::norm, {q_compressed_, grad_q_share_}, {grad_q}, {traffic(c, norm_bytes(c, q_lora_, 3))});
+      Op& norm = b.compute(Segment::norm, {q_compressed_, grad_q_share_}, {grad_q},
+                           {traffic(c, norm_bytes(c, q_lora_, 3))});
+      norm.weights = norm.weight_gradients = {q_norm_};
       grad_from_q = b.temporary("dnorm1.from_q", {c.tokens_sp, h});
       linear_input_gradient(b, q_down_, grad_q, grad_from_q);
       linear_weight_gradient(b, q_down_, kept_norm_, grad_q);
@@ -174,6 +184,10 @@ private:
     linear_input_gradient(b, kv_down_, grad_kv_, grad_from_kv);
     linear_weight_gradient(b, kv_down_, kept_norm_, grad_kv_);
     b.compute(Segment::residual, {grad_from_q, grad_from_kv}, {grad_norm_}, {traffic(c, norm_bytes(c, h, 3))});
+  }
+
+  [[nodiscard]] static bool executed(const LayerContext& c) {
+    return c.semantics->family == SemanticsFamily::foretrain;
   }
 
   int window_;
@@ -188,6 +202,7 @@ private:
   int kept_ = -1;      ///< input of the output projection as it stays
   int kept_norm_ = -1; ///< input of the down projections as it stays
   int q_compressed_ = -1, q_normed_ = -1, kv_compressed_ = -1, kv_normed_ = -1;
+  int q_norm_ = -1, kv_norm_ = -1;
   int grad_q_share_ = -1, grad_kv_ = -1, grad_norm_ = -1;
 };
 

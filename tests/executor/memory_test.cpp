@@ -1,0 +1,121 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "core/program/memory.h"
+#include "tests/executor/fixtures.h"
+
+/// What the allocator counted on each rank against what the Program says.
+namespace foretrain {
+namespace {
+
+using namespace executor_fixtures;
+
+/// The plan's own promise (docs/executor.md): the highest number of bytes that a rank holds, within one per cent.
+constexpr double kShare = 0.01;
+
+struct Case {
+  std::string name;
+  ModelSpec model;
+  Layout layout;
+  Precision precision = Precision::fp32;
+};
+void PrintTo(const Case& value, std::ostream* out) {
+  *out << value.name;
+}
+
+/// Wide enough that tokens and scalars, which the Program does not count, are no part of a per cent.
+ModelSpec wide(ModelSpec m) {
+  m.hidden = 128;
+  m.heads = 8;
+  m.kv_heads = 4;
+  m.head_dim = 16;
+  m.ffn = 256;
+  m.vocab = 512;
+  if (m.learned_positions > 0) {
+    m.kv_heads = 8;
+    m.learned_positions = 128;
+  }
+  if (m.moe) m.moe->ffn = m.moe->shared_ffn = 64;
+  return m;
+}
+
+template <class Change> Case of(const std::string& name, const ModelSpec& model, Change&& change) {
+  Case c{name, wide(model), {}, Precision::fp32};
+  c.layout.sharding.kind = ShardingKind::none;
+  change(c.layout);
+  return c;
+}
+
+std::vector<Case> cases() {
+  const ModelSpec llama = llama_like();
+  const ModelSpec mixtral = mixtral_like();
+  std::vector<Case> list = {
+      of("alone", llama, [](Layout&) {}),
+      of("alone_tied", llama_like(true), [](Layout&) {}),
+      of("alone_gpt", gpt_like(), [](Layout&) {}),
+      of("tp2", llama, [](Layout& l) { l.tp = 2; }),
+      of("tp2_sp", llama, [](Layout& l) { l.tp = 2, l.sequence_parallel = true; }),
+      of("pp2", llama, [](Layout& l) { l.pp = 2; }),
+      of("pp2_zb_h1", llama, [](Layout& l) { l.pp = 2, l.schedule.kind = "zb-h1"; }),
+      of("pp2_interleaved", llama,
+         [](Layout& l) {
+           l.pp = 2, l.schedule = {"interleaved", 2};
+         }),
+      of("dp2", llama, [](Layout& l) { l.dp_shard = 2; }),
+      of("zero1", llama, [](Layout& l) { l.dp_shard = 2, l.sharding.kind = ShardingKind::optimizer; }),
+      of("zero2", llama, [](Layout& l) { l.dp_shard = 2, l.sharding.kind = ShardingKind::gradients; }),
+      of("zero3", llama, [](Layout& l) { l.dp_shard = 2, l.sharding.kind = ShardingKind::parameters; }),
+      of("zero3_hsdp", llama,
+         [](Layout& l) { l.dp_shard = l.dp_replicate = 2, l.sharding.kind = ShardingKind::parameters; }),
+      of("cp2_ring", llama, [](Layout& l) { l.cp = 2; }),
+      of("cp2_gather", llama, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::all_gather; }),
+      of("cp2_ulysses", llama, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::ulysses; }),
+      of("recomputed", llama, [](Layout& l) { l.recompute.kind = RecomputeKind::full; }),
+      of("moe", mixtral, [](Layout&) {}),
+      of("moe_ep2", mixtral, [](Layout& l) { l.dp_shard = l.ep = 2; }),
+      of("moe_ep2_gather", mixtral,
+         [](Layout& l) { l.dp_shard = l.ep = 2, l.expert_dispatch.kind = DispatchKind::all_gather; }),
+      of("moe_etp2", mixtral, [](Layout& l) { l.dp_shard = l.etp = 2; }),
+      of("tp2_sp_pp2_zero1", llama,
+         [](Layout& l) {
+           l.tp = l.pp = l.dp_shard = 2, l.sequence_parallel = true;
+           l.sharding.kind = ShardingKind::optimizer;
+         }),
+  };
+  Case exact = list.front();
+  exact.name = "alone_fp64";
+  exact.precision = Precision::fp64;
+  list.push_back(exact);
+  return list;
+}
+
+class MemoryTest : public testing::TestWithParam<Case> {};
+
+TEST_P(MemoryTest, PredictedPeakIsTheAllocators) {
+  Plan plan = plan_of(GetParam().model, GetParam().layout);
+  plan.job.sequence_length = 128;
+  plan.job.precision = GetParam().precision;
+  const Program program = lowered(plan);
+  const RunOutcome outcome = run_threads(plan, 2);
+  for (const auto& [op, bytes] : outcome.scratch)
+    ADD_FAILURE() << op << " takes " << bytes.second << " bytes beyond its buffers, not " << bytes.first;
+  for (const StepRecord& record : outcome.records.back()) {
+    const Role& role = program.roles[static_cast<std::size_t>(program.mesh.coordinate(record.rank, Axis::pp))];
+    const auto predicted = static_cast<double>(stage_memory(program, role).allocated.value);
+    const auto measured = static_cast<double>(record.peak_bytes);
+    RecordProperty("error_percent_rank" + std::to_string(record.rank),
+                   std::to_string((predicted / measured - 1) * 100));
+    EXPECT_LT(std::abs(predicted / measured - 1), kShare)
+        << "rank " << record.rank << ": predicted " << predicted << ", measured " << measured << ", peak at "
+        << stage_memory(program, role).peak_at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MemoryTest, testing::ValuesIn(cases()),
+                         [](const testing::TestParamInfo<Case>& one) { return one.param.name; });
+
+} // namespace
+} // namespace foretrain
