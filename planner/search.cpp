@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/base/shortage.h"
 #include "core/base/text.h"
 #include "core/spec/framework_kernels.h"
 #include "core/spec/intervals.h"
@@ -183,7 +184,7 @@ private:
           rejection.rule = "out-of-memory";
           rejection.needed = needed;
           rejection.available = available;
-          rejection.reason = "stage " + std::to_string(slots.worst_stage) + " needs " + pretty(Bytes(slots.device_bytes)) + ", the device has " + pretty(*s.capacity_);
+          rejection.reason = "stage " + std::to_string(slots.worst_stage) + " " + shortage(Bytes(slots.device_bytes), "the device", *s.capacity_);
           return rejection;
         });
         return;
