@@ -131,8 +131,9 @@ void executor_gather(const LayerContext& c, const Program& program, Chunk& chunk
     place.waits_for = step == 0 ? -1 : before;
     place.freed_after = position;
     place.covers = {position};
+    const Elements elements{.dense = elements_of(list, false), .expert = elements_of(list, true)};
     for (const bool expert : {false, true})
-      for (Op& op : gathers(c, mesh, elements_of(list, expert), expert)) {
+      for (Op& op : gathers(c, mesh, elements, expert)) {
         ChunkOp entry = place;
         entry.allocates = entry.frees = op.bytes;
         entry.op = std::move(op);

@@ -66,7 +66,7 @@ private:
     out_ = b.temporary("moe_out", {sizes_.tokens, h});
     if (moe.shared_ffn > 0)
       shared_ = declare_mlp(b, "shared", moe.shared_ffn, Segment::shared_up, Segment::shared_activation,
-                            Segment::shared_down);
+                            Segment::shared_down, false);
   }
 
   [[nodiscard]] static int statistic(BlockBuilder& b, const std::string& name, std::vector<std::int64_t> shape) {
