@@ -37,7 +37,8 @@ Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const S
   base.evidence = evidence;
   base.time = run.time;
   double busiest = 0;
-  for (const StageRun& stage : run.stages) busiest = std::max(busiest, stage.compute);
+  const auto of_host = static_cast<std::size_t>(TimePart::host); // hosts differ in speed as devices do
+  for (const StageRun& stage : run.stages) busiest = std::max(busiest, stage.compute + stage.parts[of_host].value);
   const double waiting = evaluator.straggling(busiest);
   const Seconds host = semantics.host_per_layer * kStepLaunches;
   base.step_time = run.step_time + Seconds(waiting) + host;

@@ -9,6 +9,7 @@ double launches(const Block& block, Pass pass) {
   // experts against 37 to 53. Ends: a norm, a product and a loss, or a lookup.
   constexpr double kExperts = 2.2;
   constexpr double kEnd = 0.5;
+  if (block.ops(pass).empty()) return 0;
   double again = 0; // ops of the forward that are run once more
   bool experts = false;
   for (const Op& op : block.ops(pass)) {
