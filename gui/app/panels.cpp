@@ -167,7 +167,7 @@ void DetailsPanel::refresh() {
     else if (line.name == "layout" || line.name == "note" || line.name.empty())
       html += QStringLiteral("<tr><td colspan='2'>%1</td></tr>").arg(value);
     else
-      html += QStringLiteral("<tr><td style='color:%1'>%2</td><td align='right'>%3</td></tr>").arg(muted, name, QString(value).replace(QLatin1Char(' '), QStringLiteral("&nbsp;")));
+      html += QStringLiteral("<tr><td style='color:%1'>%2</td><td align='right'>%3</td></tr>").arg(muted, name, value);
   }
   text_->setHtml(html + QStringLiteral("</table>"));
 }

@@ -138,7 +138,7 @@ void add_commands(MainWindow& w) {
   c.add({"help.view", "Help", "What am I looking at?", "Shift+F1", [&w] {
            View* front = w.current_view();
            QWhatsThis::showText(front->mapToGlobal(QPoint(20, 20)), QString::fromUtf8(find_view(front->objectName().toStdString())->help), front);
-         }, any_view});
+         }, any_view, nullptr, true});
   c.add({"help.about", "Help", "About Foretrain", "", [&w] { w.show_about(); }, nullptr, nullptr, true});
 }
 

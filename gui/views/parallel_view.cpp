@@ -244,15 +244,16 @@ private:
       std::vector<double> x;
       for (std::size_t i = 0; i < data_.axes.size(); ++i) x.push_back(frame.x(double(i)) - band.left());
       const auto counts = line_density(data_.axes, x, size.width(), size.height());
-      const double most = std::log1p(double(*std::max_element(counts.begin(), counts.end())));
+      const std::uint32_t highest = *std::max_element(counts.begin(), counts.end());
+      std::vector<QRgb> shades(std::size_t{highest} + 1, 0); // by count; 0 stays transparent
+      for (std::uint32_t count = 1; count <= highest; ++count)
+        shades[count] = mixed(theme().base, theme().muted, 0.18 + 0.62 * std::log1p(double(count)) / std::log1p(double(highest))).rgb();
       density_ = QImage(size, QImage::Format_ARGB32_Premultiplied);
-      density_.fill(Qt::transparent);
-      for (int y = 0; y < size.height(); ++y)
-        for (int column = 0; column < size.width(); ++column) {
-          const std::uint32_t count = counts[static_cast<std::size_t>(y) * static_cast<std::size_t>(size.width()) + static_cast<std::size_t>(column)];
-          if (count == 0) continue;
-          density_.setPixelColor(column, y, mixed(theme().base, theme().muted, 0.18 + 0.62 * std::log1p(double(count)) / most));
-        }
+      auto count = counts.begin();
+      for (int y = 0; y < size.height(); ++y) {
+        auto* line = reinterpret_cast<QRgb*>(density_.scanLine(y));
+        for (int column = 0; column < size.width(); ++column) line[column] = shades[*count++];
+      }
       density_range_ = frame.shown;
     }
     painter.drawImage(band.topLeft(), density_);
