@@ -165,16 +165,25 @@ struct Evaluator::Worker::Data {
     costs.p2p = p2p;
   }
 
-  /// Seconds of slots on the busiest stage over the whole step.
-  [[nodiscard]] double busiest(const SlotCosts& costs) const {
+  /// Seconds that the busiest stage computes, its host's waits among them, over the whole step: what straggles. Transfers
+  /// inside slots do not.
+  [[nodiscard]] double working(const Lane& lane) const {
+    const auto seconds = [](const SlotTimeOf& slot) {
+      return slot.parts[static_cast<std::size_t>(TimePart::compute)].value + slot.parts[static_cast<std::size_t>(TimePart::host)].value;
+    };
     const auto per_stage = static_cast<std::size_t>(shape.chunks);
+    const Pass last = split() ? Pass::weight : Pass::backward;
     double most = 0;
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      double busy = 0;
-      for (std::size_t at = i * per_stage; at < (i + 1) * per_stage; ++at)
-        busy += shape.micro_batches * (costs.forward[at] + costs.backward[at] + costs.input[at] + costs.weight[at]) +
-                costs.first_forward[at] + costs.last_backward[at];
-      most = std::max(most, busy);
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+      double stage_seconds = 0;
+      for (std::size_t at = stage * per_stage; at < (stage + 1) * per_stage; ++at) {
+        const ChunkProfile& chunk = lane.profiles[kinds[at]];
+        for (const Pass pass : {Pass::forward, Pass::backward, Pass::input, Pass::weight})
+          stage_seconds += shape.micro_batches * seconds(chunk.at(pass, Turn::middle));
+        stage_seconds += seconds(chunk.at(Pass::forward, Turn::first)) - seconds(chunk.at(Pass::forward, Turn::middle)) +
+                         seconds(chunk.at(last, Turn::last)) - seconds(chunk.at(last, Turn::middle));
+      }
+      most = std::max(most, stage_seconds);
     }
     return most;
   }
@@ -243,7 +252,7 @@ struct Evaluator::Worker::Data {
       Evaluation& evaluation = into[i];
       evaluation = {};
       evaluation.evidence = lanes[i].evidence;
-      evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i].costs);
+      evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * working(lanes[i]);
       fill_memories(lanes[i]);
       for (std::size_t stage = 0; stage < states.size(); ++stage) {
         const std::int64_t bytes = device_bytes(stage).value;
@@ -338,6 +347,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   const auto busiest = static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
   const double makespan = result.makespan;
   const double busy = result.busy[busiest];
+  const double waiting_for_stragglers = straggling(d.working(lane));
   SlotCosts still = lane.costs;
   std::fill(still.p2p.begin(), still.p2p.end(), 0);
   SlotResult without;
@@ -362,7 +372,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
       pass(Pass::backward);
     }
   }
-  prediction.step_time = Seconds(makespan + d.step_tail() + d.host_step() + straggling(busy));
+  prediction.step_time = Seconds(makespan + d.step_tail() + d.host_step() + waiting_for_stragglers);
   const double waiting = makespan - busy;
   const double transfers = std::clamp(makespan - without.makespan, 0.0, waiting);
   const double reduction = std::clamp(lane.costs.tail[busiest], 0.0, waiting - transfers);
@@ -371,7 +381,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   add(TimePart::bubble, waiting - transfers - reduction);
   const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
   for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
-  add(TimePart::other, straggling(busy));
+  add(TimePart::other, waiting_for_stragglers);
   add(TimePart::host, d.host_step());
   prediction.evidence = lane.evidence;
 

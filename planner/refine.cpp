@@ -59,7 +59,12 @@ Plan shortened(Plan plan, std::int64_t micro_batches) {
 void continue_by(Simulation& b, const Simulation& a, double rounds) {
   b.step_time += (b.step_time - a.step_time) * rounds;
   for (std::size_t p = 0; p < b.time.size(); ++p) b.time[p] += (b.time[p] - a.time[p]) * rounds;
-  for (std::size_t s = 0; s < b.stages.size(); ++s) b.stages[s].compute += (b.stages[s].compute - a.stages[s].compute) * rounds;
+  for (std::size_t s = 0; s < b.stages.size(); ++s) {
+    StageRun& stage = b.stages[s];
+    const StageRun& before = a.stages[s];
+    stage.compute += (stage.compute - before.compute) * rounds;
+    for (std::size_t p = 0; p < stage.parts.size(); ++p) stage.parts[p] += (stage.parts[p] - before.parts[p]) * rounds;
+  }
 }
 
 /// A full pipeline repeats itself with every `pp` micro-batches (see Evaluator): two short runs one round apart stand for

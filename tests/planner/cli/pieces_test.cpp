@@ -2,7 +2,6 @@
 
 #include "planner/cli/progress.h"
 #include "planner/cli/table.h"
-#include "planner/cli/validation.h"
 
 namespace foretrain::cli {
 namespace {
@@ -52,37 +51,6 @@ TEST(LayoutTable, HidesWhatNoRowUsesAndKeepsTheWidth) {
   const LayoutTable narrow = layout_table(rows, 40);
   EXPECT_FALSE(narrow.left_out.empty());
   EXPECT_LE(columns_of(narrow.text.substr(0, narrow.text.find('\n'))), 40);
-}
-
-TEST(ErrorSummary, CountsMeansAndTheNinthDecile) {
-  const ErrorSummary summary = summarise_errors({-10, 10, 20, 0, 5, 5, 5, 5, 5, 40});
-  EXPECT_EQ(summary.count, 10);
-  EXPECT_DOUBLE_EQ(summary.mean_signed, 8.5);
-  EXPECT_DOUBLE_EQ(summary.mean_absolute, 10.5);
-  EXPECT_DOUBLE_EQ(summary.p90_absolute, 20);
-  EXPECT_EQ(summarise_errors({}).count, 0);
-}
-
-TEST(ValidationSummary, KeepsOutOfMemoryRunsApart) {
-  ValidatedRow ran;
-  ran.predicted_seconds = 11;
-  ran.measured_seconds = 10;
-  ValidatedRow foreseen;
-  foreseen.out_of_memory = true;
-  foreseen.verdict = Verdict::oom;
-  foreseen.predicted_seconds = 5;
-  foreseen.measured_seconds = 1; // of no meaning: it did not run
-  ValidatedRow skipped;
-  skipped.skipped = "missing vocab";
-  skipped.skip_reason = "missing";
-  const ValidationSummary summary = summarise_rows({&ran, &foreseen, &skipped});
-  EXPECT_EQ(summary.rows, 3);
-  EXPECT_EQ(summary.compared, 2);
-  EXPECT_EQ(summary.time.count, 1);
-  EXPECT_DOUBLE_EQ(summary.time.mean_signed, 10);
-  EXPECT_EQ(summary.ran_out_of_memory, 1);
-  EXPECT_EQ(summary.foreseen, 1);
-  EXPECT_EQ(summary.skipped.at("missing"), 1);
 }
 
 } // namespace
