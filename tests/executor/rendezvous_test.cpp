@@ -16,8 +16,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kWorld = 3;
-constexpr auto kSilence = 400ms;
-constexpr auto kPatience = 5s; ///< for what happens within milliseconds on an idle machine
+constexpr auto kSilence = 3000ms; // a busy machine is not silence
+constexpr auto kPatience = 20s; ///< for what happens within milliseconds on an idle machine
 
 Fingerprint fingerprint() {
   return {"version 1", "plan abc", "10 steps", kWorld};

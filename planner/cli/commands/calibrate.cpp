@@ -44,6 +44,7 @@ ModelSpec model_of(int hidden) {
 Probe probe_of(const ClusterSpec& cluster, int ranks, int hidden, int sequence, int tp) {
   Probe probe;
   probe.plan.model = model_of(hidden);
+  if (tp > 1) probe.plan.model.kv_heads = probe.plan.model.heads; // tp divides both
   probe.plan.cluster = cluster;
   probe.plan.job.sequence_length = sequence;
   probe.plan.job.global_batch = ranks / tp;
