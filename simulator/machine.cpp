@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "simulator/booking.h"
 #include "simulator/rank_state.h"
 
 namespace foretrain {
@@ -128,34 +129,14 @@ private:
     return slot.steps[static_cast<std::size_t>(slot.by_lane[at(lane)][static_cast<std::size_t>(run.next)])];
   }
 
-  /// Blocks the lane on the first dependency that is not met.
-  static bool wait(RankState& state, LaneRun& run, Lane lane, int count) {
-    if (state.lanes[at(lane)].done >= count) return true;
-    run.state = LaneState::blocked;
-    run.blocked_on = lane;
-    run.need = count;
-    return false;
-  }
-
-  static bool dependencies_met(RankState& state, LaneRun& run, const ScriptInstruction& instruction,
-                               const ScriptStep& step) {
-    if (step.after >= 0 && !wait(state, run, Lane::compute, instruction.base[at(Lane::compute)] + step.after))
-      return false;
-    if (step.entry)
-      for (const Dependency& dependency : instruction.waits)
-        if (!wait(state, run, dependency.lane, dependency.count)) return false;
-    for (const Dependency& dependency : step.waits)
-      if (!wait(state, run, dependency.lane, instruction.base[at(dependency.lane)] + dependency.count)) return false;
-    return true;
-  }
-
   void advance(int r, Lane lane) {
     RankState& state = rank(r);
     LaneRun& run = state.lanes[at(lane)];
     if (run.state == LaneState::busy || run.state == LaneState::finished) return;
     if (run.state == LaneState::blocked) {
       if (state.lanes[at(run.blocked_on)].done < run.need) return;
-      if (lane == Lane::compute) book_wait(r, run.blocked_on);
+      if (lane == Lane::compute)
+        book_wait(state, run.blocked_on, network_.now(), run_.ranks[static_cast<std::size_t>(r)]);
       run.state = LaneState::idle;
     }
     const std::vector<int>& instructions = state.role->by_lane[at(lane)];
@@ -166,7 +147,7 @@ private:
       }
       const ScriptInstruction& instruction = instruction_at(state, lane);
       const ScriptStep& step = step_at(instruction, run, lane);
-      if (!dependencies_met(state, run, instruction, step)) return;
+      if (!may_begin(state, run, instruction, step)) return;
       if (!begin(r, lane, instruction, step)) return;
     }
   }
@@ -206,7 +187,7 @@ private:
         state.slows = step.op == nullptr || step.op->kind == OpKind::compute;
         state.remaining = step.seconds;
         state.updated = now;
-        state.rate = state.slows ? rate_of(state) : 1;
+        state.rate = state.slows ? compute_rate(state) : 1;
         touch(r);
         schedule(r, lane, now + state.remaining / state.rate);
       } else {
@@ -314,11 +295,6 @@ private:
     change_rate(r);
   }
 
-  /// The transfer that takes most decides: two at once contend for the same processors.
-  static double rate_of(const RankState& state) {
-    return 1 / (1 + *std::max_element(state.slowdown.begin(), state.slowdown.end()));
-  }
-
   void change_rate(int r) {
     RankState& state = rank(r);
     LaneRun& run = state.lanes[at(Lane::compute)];
@@ -326,7 +302,7 @@ private:
     const double now = network_.now();
     state.remaining = std::max(0.0, state.remaining - (now - state.updated) * state.rate);
     state.updated = now;
-    state.rate = rate_of(state);
+    state.rate = compute_rate(state);
     schedule(r, Lane::compute, now + state.remaining / state.rate);
   }
 
@@ -346,8 +322,7 @@ private:
     const std::vector<int>& steps = slot.by_lane[at(lane)];
     RankRun& out = run_.ranks[static_cast<std::size_t>(r)];
     if (lane == Lane::compute && run.state == LaneState::busy) {
-      book(r, run, state.idle_since, now);
-      state.idle_since = now;
+      book_wait(state, lane, now, out);
       touch(r);
     }
     const int step = steps[static_cast<std::size_t>(run.next)];
@@ -371,24 +346,6 @@ private:
     }
   }
 
-  /// Books what the compute lane has just waited for `lane`.
-  void book_wait(int r, Lane lane) {
-    RankState& state = rank(r);
-    book(r, state.lanes[at(lane)], state.idle_since, network_.now());
-    state.idle_since = network_.now();
-  }
-
-  void book(int r, const LaneRun& waited, double from, double to) {
-    if (to <= from) return;
-    TimeParts& parts = run_.ranks[static_cast<std::size_t>(r)].parts;
-    double start = from;
-    if (waited.bubble_before) {
-      start = std::clamp(waited.started, from, to);
-      parts[static_cast<std::size_t>(TimePart::bubble)] += Seconds(start - from);
-    }
-    parts[static_cast<std::size_t>(waited.part)] += Seconds(to - start);
-  }
-
   Result<void> check_finished() const {
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       for (std::size_t lane = 0; lane < kLanes; ++lane)
@@ -401,22 +358,12 @@ private:
     return {};
   }
 
-  /// What remains after a rank's last compute step: its own transfers, then waiting for the others.
   void finish() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      RankRun& out = run_.ranks[r];
-      const LaneRun* last = nullptr;
-      for (const LaneRun& run : ranks_[r].lanes)
-        if (run.done > 0 && (last == nullptr || run.ended > last->ended)) last = &run;
-      out.finish = last == nullptr ? 0 : last->ended;
-      if (last != nullptr) book(static_cast<int>(r), *last, ranks_[r].idle_since, out.finish);
-      run_.seconds = std::max(run_.seconds, out.finish);
+      book_end(ranks_[r], run_.ranks[r]);
+      run_.seconds = std::max(run_.seconds, run_.ranks[r].finish);
     }
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      RankRun& out = run_.ranks[r];
-      const double end = std::max(out.finish, ranks_[r].idle_since);
-      out.parts[static_cast<std::size_t>(TimePart::bubble)] += Seconds(run_.seconds - end);
-    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) book_until(ranks_[r], run_.seconds, run_.ranks[r]);
   }
 
   const Script& script_;

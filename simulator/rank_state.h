@@ -40,6 +40,14 @@ struct RankState {
   bool recorded = false;
 };
 
+/// Whether what the step waits for is done; if not, the lane is blocked on the first dependency that is missing.
+[[nodiscard]] bool may_begin(RankState& state, LaneRun& run, const ScriptInstruction& instruction,
+                             const ScriptStep& step);
+
+/// Rate of compute beside the transfers under way. The one that takes most decides: two at once contend for the same
+/// processors.
+[[nodiscard]] double compute_rate(const RankState& state);
+
 struct Active {
   int instance = -1;
   int from = -1;

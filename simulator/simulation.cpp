@@ -4,93 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "core/program/names.h"
+
 namespace foretrain {
 namespace {
 
 std::size_t index(int value) {
   return static_cast<std::size_t>(value);
-}
-
-std::string_view name_of(Segment segment) {
-  switch (segment) {
-  case Segment::none:
-    return "op";
-  case Segment::embedding:
-    return "embedding";
-  case Segment::norm:
-    return "norm";
-  case Segment::qkv:
-    return "qkv";
-  case Segment::rope:
-    return "rope";
-  case Segment::attention:
-    return "attention";
-  case Segment::attention_out:
-    return "attention out";
-  case Segment::mla_down:
-    return "mla down";
-  case Segment::mla_up:
-    return "mla up";
-  case Segment::ffn_up:
-    return "ffn up";
-  case Segment::activation:
-    return "activation";
-  case Segment::ffn_down:
-    return "ffn down";
-  case Segment::router:
-    return "router";
-  case Segment::permute:
-    return "permute";
-  case Segment::expert_up:
-    return "expert up";
-  case Segment::expert_activation:
-    return "expert activation";
-  case Segment::expert_down:
-    return "expert down";
-  case Segment::unpermute:
-    return "unpermute";
-  case Segment::shared_up:
-    return "shared up";
-  case Segment::shared_activation:
-    return "shared activation";
-  case Segment::shared_down:
-    return "shared down";
-  case Segment::residual:
-    return "residual";
-  case Segment::head:
-    return "head";
-  case Segment::loss:
-    return "loss";
-  case Segment::mtp_projection:
-    return "mtp projection";
-  case Segment::optimizer:
-    return "optimizer";
-  case Segment::zero_gradients:
-    return "zero gradients";
-  case Segment::gradient_norm:
-    return "gradient norm";
-  case Segment::linear_mixer:
-    return "linear mixer";
-  }
-  return "op";
-}
-
-std::string_view name_of(Collective kind) {
-  switch (kind) {
-  case Collective::all_reduce:
-    return "all-reduce";
-  case Collective::all_gather:
-    return "all-gather";
-  case Collective::reduce_scatter:
-    return "reduce-scatter";
-  case Collective::all_to_all:
-    return "all-to-all";
-  case Collective::broadcast:
-    return "broadcast";
-  case Collective::ring_exchange:
-    return "ring";
-  }
-  return "collective";
 }
 
 std::string_view letter_of(Pass pass) {
@@ -117,11 +37,12 @@ std::string describe(const ScriptStep& step, const Instruction& source) {
     return fmt::format("{} {}{}", sends ? "send" : "receive", letter_of(source.pass), source.micro_batch);
   }
   const Op& op = *step.op;
-  const std::string_view what = op.kind == OpKind::collective  ? name_of(op.collective)
-                                : op.kind == OpKind::host_sync ? std::string_view("host sync")
-                                : op.kind == OpKind::copy      ? std::string_view("copy")
-                                                               : name_of(op.segment);
-  const std::string group = op.kind == OpKind::collective ? fmt::format(" {}", name_of(op.group)) : std::string();
+  const std::string what = op.kind == OpKind::collective  ? words_of(id_of(op.collective))
+                           : op.kind == OpKind::host_sync ? "host sync"
+                           : op.kind == OpKind::copy      ? "copy"
+                           : op.segment == Segment::none  ? "op"
+                                                          : words_of(id_of(op.segment));
+  const std::string group = op.kind == OpKind::collective ? " " + words_of(id_of(op.group)) : std::string();
   if (source.kind == InstructionKind::step) return fmt::format("{}{}", what, group);
   return fmt::format("{}{} {}{}", what, group, letter_of(op.pass), source.micro_batch);
 }
@@ -192,42 +113,6 @@ void add_events(const Script& script, const RankRun& rank, std::vector<TimelineE
 }
 
 } // namespace
-
-std::string_view name_of(Group group) {
-  switch (group) {
-  case Group::tp:
-    return "tp";
-  case Group::cp:
-    return "cp";
-  case Group::cp_inner:
-    return "cp inner";
-  case Group::cp_outer:
-    return "cp outer";
-  case Group::pp:
-    return "pp";
-  case Group::ep:
-    return "ep";
-  case Group::etp:
-    return "etp";
-  case Group::ep_etp:
-    return "ep etp";
-  case Group::data:
-    return "data";
-  case Group::shard:
-    return "shard";
-  case Group::replicate:
-    return "replicate";
-  case Group::expert_data:
-    return "expert data";
-  case Group::expert_shard:
-    return "expert shard";
-  case Group::embedding:
-    return "embedding";
-  case Group::world:
-    return "world";
-  }
-  return "";
-}
 
 Bytes peak_of(const Script& script, int stage) {
   std::int64_t highest = persistent_of(script.program->roles[index(stage)]);

@@ -77,6 +77,4 @@ struct Simulation {
 /// Highest allocation of the role's ranks at op granularity, what stays for the whole step included.
 [[nodiscard]] Bytes peak_of(const Script& script, int stage);
 
-[[nodiscard]] std::string_view name_of(Group group);
-
 } // namespace foretrain

@@ -1,5 +1,7 @@
 #include "core/program/names.h"
 
+#include <algorithm>
+
 namespace foretrain {
 
 std::string_view id_of(Stream value) {
@@ -264,6 +266,12 @@ std::string_view id_of(Group value) {
     return "world";
   }
   return "";
+}
+
+std::string words_of(std::string_view id) {
+  std::string words(id);
+  std::replace(words.begin(), words.end(), '_', ' ');
+  return words;
 }
 
 } // namespace foretrain

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "core/program/program.h"
@@ -19,5 +20,8 @@ namespace foretrain {
 [[nodiscard]] std::string_view id_of(InstructionKind value);
 [[nodiscard]] std::string_view id_of(Pass value);
 [[nodiscard]] std::string_view id_of(Group value);
+
+/// The id as timelines and tables show it: "ffn_up" as "ffn up".
+[[nodiscard]] std::string words_of(std::string_view id);
 
 } // namespace foretrain

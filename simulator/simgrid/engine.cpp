@@ -13,6 +13,8 @@
 #include <simgrid/s4u.hpp>
 #include <simgrid/version.h>
 
+#include "core/program/names.h"
+
 namespace foretrain {
 namespace {
 
@@ -144,7 +146,7 @@ public:
     if (out.links.size() > kShownLinks) out.links.resize(kShownLinks);
     for (int g = 0; g <= kGroups; ++g) {
       GroupLoad load = groups_[index(g)];
-      load.name = g == kGroups ? "pipeline" : std::string(name_of(static_cast<Group>(g)));
+      load.name = g == kGroups ? "pipeline" : words_of(id_of(static_cast<Group>(g)));
       if (load.transfers > 0) out.groups.push_back(std::move(load));
     }
   }

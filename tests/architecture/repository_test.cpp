@@ -17,7 +17,6 @@ const std::map<std::string, std::string>& long_files() {
   static const std::map<std::string, std::string> table = {
       {"scripts/calibrate-from-tables",
        "one pass from tables to calibrations; half of it is the list of devices and sources"},
-      {"simulator/machine.cpp", "one state machine: streams, waits, rates and memory of a rank change together"},
   };
   return table;
 }
