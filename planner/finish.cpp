@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/text.h"
+#include "core/base/shortage.h"
 #include "core/program/context.h"
 #include "core/program/flops.h"
 #include "core/program/lower.h"
@@ -55,7 +55,7 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
     prediction.verdict = Verdict::oom;
     Rejection rejection;
     rejection.rule = "out-of-memory";
-    rejection.reason = "stage " + std::to_string(worst_stage) + " needs " + pretty(worst) + ", a " + plan.cluster.device.name + " has " + pretty(*capacity);
+    rejection.reason = "stage " + std::to_string(worst_stage) + " " + shortage(worst, "a " + plan.cluster.device.name, *capacity);
     rejection.needed = static_cast<double>(worst.value);
     rejection.available = static_cast<double>(capacity->value);
     prediction.rejections.push_back(std::move(rejection));

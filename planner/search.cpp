@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "core/base/shortage.h"
 #include "core/base/text.h"
 #include "planner/best.h"
 #include "planner/filter/filter.h"
@@ -180,7 +181,7 @@ private:
           rejection.rule = "out-of-memory";
           rejection.needed = needed;
           rejection.available = available;
-          rejection.reason = "stage " + std::to_string(slots.worst_stage) + " needs " + pretty(Bytes(slots.device_bytes)) + ", the device has " + pretty(*s.capacity_);
+          rejection.reason = "stage " + std::to_string(slots.worst_stage) + " " + shortage(Bytes(slots.device_bytes), "the device", *s.capacity_);
           return rejection;
         });
         return;
