@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "core/base/check.h"
 #include "core/base/text.h"
@@ -12,7 +11,9 @@
 #include "core/program/schedules/schedule.h"
 #include "core/program/stages.h"
 #include "planner/finish.h"
+#include "planner/slot_costs.h"
 #include "planner/stage_cache.h"
+#include "planner/stragglers.h"
 #include "simulator/slot_memory.h"
 #include "simulator/slots.h"
 #include "simulator/steady_replay.h"
@@ -28,22 +29,6 @@ struct Evaluator::Shared {
 };
 
 namespace {
-
-/// Mean of the largest of n independent standard normal deviations; log-linear between tabulated n (docs/formulas.md,
-/// "Stragglers").
-double expected_maximum(int ranks) {
-  struct Point {
-    double n, value;
-  };
-  constexpr Point kPoints[] = {{1, 0}, {8, 1.42}, {64, 2.34}, {512, 3.04}, {1024, 3.25}, {4096, 3.63}, {16384, 3.97}};
-  const double n = ranks;
-  for (std::size_t i = 1; i < std::size(kPoints); ++i)
-    if (n <= kPoints[i].n) {
-      const double share = std::log(n / kPoints[i - 1].n) / std::log(kPoints[i].n / kPoints[i - 1].n);
-      return kPoints[i - 1].value + share * (kPoints[i].value - kPoints[i - 1].value);
-    }
-  return kPoints[std::size(kPoints) - 1].value;
-}
 
 /// Equal but for what is recomputed.
 bool same_setting(const Layout& a, const Layout& b) {
@@ -63,6 +48,7 @@ struct Evaluator::Worker::Data {
   struct Lane {
     std::vector<ChunkProfile> profiles; ///< by kind of chunk
     SlotCosts costs;
+    std::vector<double> reduction; ///< per stage: by how much gradient reductions outlast its slots
     Evidence evidence = Evidence::measured;
   };
   std::shared_ptr<const Shared> shared;
@@ -80,7 +66,9 @@ struct Evaluator::Worker::Data {
   std::vector<std::uint32_t> kinds; ///< of chunk stage * chunks + index
   std::vector<int> kind_depths;     ///< of one chunk of each kind
   Bytes boundary;
+  std::vector<int> tiers;          ///< that transfers from each stage to the next cross
   std::vector<double> p2p;
+  std::vector<double> crowded;
   std::vector<int> layers;
   double fragmentation = 0;
   const SteadyOrder* steady = nullptr;
@@ -99,7 +87,13 @@ struct Evaluator::Worker::Data {
     shape = ScheduleShape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
     blocking = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
     layers = layers_per_chunk(study.model, layout);
-    cache.select({&setting, &cache.mesh_of(setting), &layers, shape.micro_batches, split()});
+    tiers.clear();
+    unsigned beside_tiers = 0;
+    for (int stage = 0; shape.stages > 1 && stage < shape.stages; ++stage) {
+      tiers.push_back(boundary_tier(stage));
+      if (!blocking) beside_tiers |= 1U << tiers.back();
+    }
+    cache.select({&setting, &cache.mesh_of(setting), &layers, shape.micro_batches, split(), beside_tiers});
     has_setting = false;
   }
 
@@ -117,22 +111,26 @@ struct Evaluator::Worker::Data {
     for (int stage = 0; stage < shape.stages; ++stage)
       states.push_back(repeats && stage >= 2 && stage < shape.stages - 1 ? states.back() : &cache.state(stage));
     p2p.clear();
-    if (shape.stages > 1)
-      for (int stage = 0; stage < shape.stages; ++stage) p2p.push_back(boundary_seconds(stage));
+    crowded.clear();
+    for (const int tier : tiers) {
+      const Load load = load_of(shared->study.cost.transfer_wire(tier, boundary), shared->study.cost);
+      p2p.push_back(load.duration());
+      crowded.push_back(beside_transfer(load, load));
+    }
     fragmentation = fragmentation_share(shared->study.model, shared->study.job, shared->study.semantics, setting);
     steady = &shared->steady.get(*schedule, shape, blocking);
     memory_order = &shared->orders.get(*schedule, steady->shape, blocking);
     has_setting = true;
   }
 
-  /// One transfer from `stage` to the next (the last: to the first), over the highest tier that any rank crosses.
-  [[nodiscard]] double boundary_seconds(int stage) {
+  /// The highest tier that any rank crosses from `stage` to the next (the last: to the first).
+  [[nodiscard]] int boundary_tier(int stage) {
     const Mesh& mesh = cache.mesh_of(setting);
     const int next = (stage + 1) % shape.stages;
     int tier = 0;
     for (const int rank : {mesh.on_stage(0, stage), mesh.on_stage(mesh.world() - 1, stage)})
       tier = std::max(tier, mesh.tier_between(rank, mesh.on_stage(rank, next)));
-    return shared->study.cost.transfer(tier, boundary).seconds;
+    return tier;
   }
 
   /// Profiles of all chunks under one recomputation, and the costs of their slots.
@@ -146,52 +144,69 @@ struct Evaluator::Worker::Data {
     }
     const Pass last = split() ? Pass::weight : Pass::backward;
     SlotCosts& costs = lane.costs;
-    for (auto* list : {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
-      list->resize(kinds.size());
-    for (std::size_t at = 0; at < kinds.size(); ++at) {
-      const ChunkProfile& chunk = lane.profiles[kinds[at]];
-      costs.forward[at] = chunk.at(Pass::forward, Turn::middle).seconds;
-      costs.first_forward[at] = chunk.at(Pass::forward, Turn::first).seconds - costs.forward[at];
-      costs.backward[at] = chunk.at(Pass::backward, Turn::middle).seconds;
-      costs.input[at] = chunk.at(Pass::input, Turn::middle).seconds;
-      costs.weight[at] = chunk.at(Pass::weight, Turn::middle).seconds;
-      costs.last_backward[at] = chunk.at(last, Turn::last).seconds - chunk.at(last, Turn::middle).seconds;
-    }
+    StepSlots slots{lane.profiles, kinds, costs};
+    fill_slots(slots, last);
+    fill_after(slots);
+    costs.start.resize(states.size());
     costs.tail.resize(states.size());
-    // The first chunk's backward is the stage's last slot: what its reduction outlasts it by delays the step's end.
-    for (std::size_t stage = 0; stage < states.size(); ++stage)
-      costs.tail[stage] = lane.profiles[kinds[stage * static_cast<std::size_t>(shape.chunks)]].at(last, Turn::last).outstanding;
+    lane.reduction.resize(states.size());
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+      lane.reduction[stage] = queue_reductions(slots, stage, shape, last);
+      costs.start[stage] = lane.profiles[kinds[stage * static_cast<std::size_t>(shape.chunks)]].ahead;
+      costs.tail[stage] = lane.reduction[stage] + states[stage]->step_before;
+    }
     costs.p2p = p2p;
+    costs.crowded = crowded;
+    if (!blocking && shape.stages > 1)
+      for (std::size_t stage = 0; stage < states.size(); ++stage) go_beside(lane, recompute, stage);
   }
 
-  /// Seconds of slots on the busiest stage over the whole step.
-  [[nodiscard]] double busiest(const SlotCosts& costs) const {
+  /// Transfers beside slots: what a slot makes is sent, and what a later one needs arrives, while others run; a transfer
+  /// and the slot beside it take from each other what both need.
+  void go_beside(Lane& lane, const RecomputeChoice& recompute, std::size_t stage) {
     const auto per_stage = static_cast<std::size_t>(shape.chunks);
-    double most = 0;
-    for (std::size_t i = 0; i < states.size(); ++i) {
-      double busy = 0;
-      for (std::size_t at = i * per_stage; at < (i + 1) * per_stage; ++at)
-        busy += shape.micro_batches * (costs.forward[at] + costs.backward[at] + costs.input[at] + costs.weight[at]) +
-                costs.first_forward[at] + costs.last_backward[at];
-      most = std::max(most, busy);
+    SlotCosts& costs = lane.costs;
+    std::uint32_t known = 0xffffffff;
+    BesideBlock forward;
+    BesideBlock backward;
+    for (std::size_t c = 0; c < per_stage; ++c) {
+      const std::size_t at = stage * per_stage + c;
+      const ChunkProfile& chunk = lane.profiles[kinds[at]];
+      if (kinds[at] != known) {
+        known = kinds[at];
+        forward = cache.beside(chunk.first_block, recompute, Pass::forward, tiers[stage]);
+        backward = cache.beside(chunk.last_block, recompute, split() ? Pass::input : Pass::backward, tiers[stage]);
+      }
+      const std::size_t depth = c * states.size() + stage;
+      const int transfers = (depth > 0 ? 1 : 0) + (depth + 1 < kinds.size() ? 1 : 0); // in each direction
+      costs.forward[at] += transfers * forward.delay;
+      (split() ? costs.input : costs.backward)[at] += transfers * backward.delay;
+      if (c == 0) costs.p2p[stage] = std::max({p2p[stage], forward.lasts, backward.lasts});
     }
+    const ChunkProfile& sends = lane.profiles[kinds[(stage + 1) % states.size() * per_stage + per_stage - 1]];
+    const Load load = load_of(shared->study.cost.transfer_wire(tiers[stage], boundary), shared->study.cost);
+    costs.crowded[stage] = std::max(costs.p2p[stage], beside_transfer(load, sends.reduction));
+  }
+
+  /// Seconds that the stage with the most of it computes in the whole step.
+  [[nodiscard]] double busiest(Lane& lane) const {
+    const StepSlots slots{lane.profiles, kinds, lane.costs};
+    double most = 0;
+    for (std::size_t i = 0; i < states.size(); ++i) most = std::max(most, states[i]->step_compute + compute_of(slots, i, shape));
     return most;
   }
 
-  /// Memory of a chunk's slot with the boundary tensors that are held beside it: its own input, and, where transfers
-  /// overlap, the next input and the output still on its way. Never below the op-level peak; above it by two boundary
-  /// tensors at most.
-  [[nodiscard]] SlotMemory slot_of(const ChunkProfile& chunk, Pass pass, Turn turn, Bytes in, Bytes out) const {
+  /// Memory of a chunk's slot with its own input; what else is in flight beside it, the order knows.
+  [[nodiscard]] static SlotMemory slot_of(const ChunkProfile& chunk, Pass pass, Turn turn, Bytes in, Bytes out) {
     const Block::Memory& m = chunk.at(pass, turn).memory;
-    const Bytes zero(0);
-    const Bytes beside = shape.stages > 1 && !blocking ? boundary * 2 : zero;
-    const Bytes inside = in + std::max(m.peak, m.net + (blocking && shape.stages > 1 ? boundary : zero)) + beside;
-    return {in + m.net - out, std::max(inside, std::max(zero, in + m.net - out))};
+    const Bytes net = in + m.net - out;
+    return {net, std::max({Bytes(0), net, in + m.net, in + m.peak}), in + m.net};
   }
 
   void fill_memories(const Lane& lane) {
     const int depths = shape.stages * shape.chunks;
     const Bytes zero(0);
+    memories.boundary = boundary;
     for (auto* list : {&memories.forward, &memories.backward, &memories.input, &memories.weight, &memories.first_forward, &memories.last_backward})
       list->resize(kinds.size());
     for (std::size_t at = 0; at < kinds.size(); ++at) {
@@ -224,7 +239,7 @@ struct Evaluator::Worker::Data {
 
   [[nodiscard]] double step_tail() const {
     double tail = 0;
-    for (const StageState* state : states) tail = std::max(tail, state->step_seconds);
+    for (const StageState* state : states) tail = std::max(tail, state->step_seconds - state->step_before);
     return tail;
   }
 
@@ -239,7 +254,7 @@ struct Evaluator::Worker::Data {
       Evaluation& evaluation = into[i];
       evaluation = {};
       evaluation.evidence = lanes[i].evidence;
-      evaluation.step_seconds = makespans[i] + step_tail() + shared->straggling * busiest(lanes[i].costs);
+      evaluation.step_seconds = makespans[i] + step_tail() + shared->straggling * busiest(lanes[i]);
       fill_memories(lanes[i]);
       for (std::size_t stage = 0; stage < states.size(); ++stage) {
         const std::int64_t bytes = device_bytes(stage).value;
@@ -333,9 +348,9 @@ Prediction Evaluator::predict(const Layout& layout) const {
   // The busiest stage is the critical path; what it waits for is transfers (seen by replaying without them) or bubble.
   const auto busiest = static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
   const double makespan = result.makespan;
-  const double busy = result.busy[busiest];
   SlotCosts still = lane.costs;
   std::fill(still.p2p.begin(), still.p2p.end(), 0);
+  still.crowded.clear();
   SlotResult without;
   replay_slots(order, still, workspace, without);
   const auto add = [&prediction](TimePart part, double seconds) { prediction.time[static_cast<std::size_t>(part)] += Seconds(seconds); };
@@ -358,16 +373,18 @@ Prediction Evaluator::predict(const Layout& layout) const {
       pass(Pass::backward);
     }
   }
-  prediction.step_time = Seconds(makespan + d.step_tail() + straggling(busy));
-  const double waiting = makespan - busy;
-  const double transfers = std::clamp(makespan - without.makespan, 0.0, waiting);
-  const double reduction = std::clamp(lane.costs.tail[busiest], 0.0, waiting - transfers);
+  for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), d.states[busiest]->step_parts[p].value);
+  double booked = 0;
+  for (const Seconds seconds : prediction.time) booked += seconds.value;
+  const double waiting = makespan + d.step_tail() - booked;
+  const double transfers = std::clamp(makespan - without.makespan, 0.0, std::max(0.0, waiting));
+  const double reduction = std::min(lane.reduction[busiest], waiting - transfers); // below zero: slots beside fewer transfers
   add(TimePart::pp, transfers);
   add(TimePart::dp, reduction);
   add(TimePart::bubble, waiting - transfers - reduction);
-  const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
-  for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
-  add(TimePart::other, straggling(busy));
+  const double late = straggling(d.busiest(lane));
+  add(TimePart::other, late);
+  prediction.step_time = Seconds(makespan + d.step_tail() + late);
   prediction.evidence = lane.evidence;
 
   Plan plan{study.model, study.cluster, study.job, layout};

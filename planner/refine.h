@@ -17,7 +17,7 @@ namespace foretrain {
 [[nodiscard]] Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
                                               Engine engine, const std::string& worker, const std::string& data);
 
-/// Target for the relative difference between slot and op replay of one plan. Not met everywhere: see the sampled test.
+/// Bound on the relative difference between slot and op replay of one plan (docs/simulators.md, "Slots and ops").
 inline constexpr double kSlotOpBound = 0.01;
 
 } // namespace foretrain

@@ -108,7 +108,7 @@ Block StageCache::lower_block(const Base& base, std::uint32_t id, const Recomput
   return make_block(context, block_keys_[id]);
 }
 
-const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute) {
+StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute) {
   const BlockKey& key = block_keys_[id];
   const bool selective = (key.kind == BlockKind::layer && !key.recomputed) || key.kind == BlockKind::mtp;
   const auto [entry, added] = base.blocks.try_emplace(std::uint64_t{id} << 32 | (selective ? choice_key(recompute, key.shapes) : 0));
@@ -120,6 +120,8 @@ const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView&
     if (block.ops(kSlotPasses[p]).empty()) continue;
     timed.times[p] = block_time(block, kSlotPasses[p], *view.mesh, study_.cost, study_.host);
   }
+  for (int tier = 0; tier < kTiers; ++tier)
+    if ((view.beside_tiers >> tier & 1U) != 0) time_beside(timed, block, tier);
   timed.memory.kind = block.kind;
   timed.memory.forward_memory = block.forward_memory;
   timed.memory.backward_memory = block.backward_memory;
@@ -257,7 +259,26 @@ void StageCache::profile(std::size_t kind, const RecomputeChoice& recompute, Chu
     scratch_times_.push_back(timed.times);
     for (const BlockTime& time : timed.times) into.evidence = std::max(into.evidence, time.evidence);
   }
+  into.first_block = static_cast<int>(runs.list.front().block);
+  into.last_block = static_cast<int>(runs.list.back().block);
   fill_chunk_profile(scratch_, role, chunk, scratch_times_, study_.cost, study_.host, into);
+}
+
+const BesideBlock& StageCache::beside(int block, const RecomputeChoice& recompute, Pass pass, int tier) {
+  const auto id = static_cast<std::uint32_t>(block);
+  TimedBlock& timed = block_of(*base_, view_, id, recompute);
+  const std::optional<BesideBlock>& known = timed.beside[slot_pass(pass) * kTiers + static_cast<std::size_t>(tier)];
+  if (!known) time_beside(timed, lower_block(*base_, id, recompute), tier);
+  return *known;
+}
+
+void StageCache::time_beside(TimedBlock& timed, const Block& block, int tier) {
+  Load load = load_of(study_.cost.transfer_wire(tier, boundary()), study_.cost);
+  load.interference = study_.cost.transfer_interference();
+  for (const Pass pass : {Pass::forward, Pass::backward, Pass::input})
+    timed.beside[slot_pass(pass) * kTiers + static_cast<std::size_t>(tier)] =
+        block.ops(pass).empty() ? BesideBlock{}
+                                : beside_block(block, pass, *view_.mesh, study_.cost, study_.host, timed.times[slot_pass(pass)], load);
 }
 
 Bytes StageCache::least_retained(int stage) {
@@ -341,9 +362,13 @@ StageState StageCache::build_state(const LayoutView& view, int stage) {
   StageState state;
   for (const Persistent& entry : role.persistent) state.persistent += entry.bytes;
   for (const Bytes peak : role.step_peak) state.step_peak = std::max(state.step_peak, peak);
+  bool meets = false;
   for (const Op& op : role.step) {
     const Cost cost = op_cost(op, program.mesh, study_.cost, study_.host);
     if (cost.seconds > 0) state.evidence = std::max(state.evidence, cost.evidence);
+    meets = meets || (op.kind == OpKind::collective && op.group == Group::world);
+    if (!meets) state.step_before += cost.seconds;
+    if (op.stream == Stream::compute) state.step_compute += cost.seconds;
     state.step_seconds += cost.seconds;
     state.step_parts[static_cast<std::size_t>(op.part)] += Seconds(cost.seconds);
   }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@ struct LayoutView {
   const std::vector<int>* layers = nullptr; ///< of each chunk in depth order
   int micro_batches = 1;
   bool split_backward = false;
+  unsigned beside_tiers = 0; ///< tiers that transfers between stages cross beside compute, as bits
 };
 
 /// State of a stage that depends neither on the micro-batch nor on recomputation.
@@ -50,6 +52,8 @@ struct StageState {
   Bytes outside;
   Bytes step_peak;
   double step_seconds = 0;
+  double step_before = 0;  ///< of them, those before all ranks meet (the norm of gradients, which is summed over all)
+  double step_compute = 0; ///< seconds of its compute stream
   TimeParts step_parts{};
   Evidence evidence = Evidence::measured;
 };
@@ -71,6 +75,8 @@ public:
   std::size_t sort_chunks(std::vector<std::uint32_t>& kinds);
   /// Profiles a kind of chunk, collectives between blocks included.
   void profile(std::size_t kind, const RecomputeChoice& recompute, ChunkProfile& into);
+  /// A pass of a block (ChunkProfile::first_block, last_block) beside a transfer between stages that meet at `tier`.
+  [[nodiscard]] const BesideBlock& beside(int block, const RecomputeChoice& recompute, Pass pass, int tier);
   /// What every (chunk, micro-batch) of the stage retains at least between its forward and its backward, whatever is
   /// recomputed: layers that are recomputed whole keep the least.
   [[nodiscard]] Bytes least_retained(int stage);
@@ -87,6 +93,7 @@ private:
   struct TimedBlock {
     Block memory; ///< with its kind and its memory alone
     std::array<BlockTime, 4> times;
+    std::array<std::optional<BesideBlock>, 4 * kTiers> beside; ///< by pass and tier, once asked for
     data::Elements elements;
   };
   /// One context of blocks: degrees, micro-batch and switches, without recomputation.
@@ -123,7 +130,8 @@ private:
   static void add_kind(Key& key, const Kind& kind);
   const Runs& runs_of(const LayoutView& view, const Kind& kind, const RecomputeChoice& recompute);
   Block lower_block(const Base& base, std::uint32_t id, const RecomputeChoice& recompute) const;
-  const TimedBlock& block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute);
+  TimedBlock& block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute);
+  void time_beside(TimedBlock& timed, const Block& block, int tier);
   const std::vector<Parameter>& parameters_of(const Base& base, const LayoutView& view, std::uint32_t id);
   Role& role_of(const LayoutView& view, const Kind& kind, const Runs& runs, int span);
   StageState build_state(const LayoutView& view, int stage);

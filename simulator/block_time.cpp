@@ -3,19 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
-
 
 namespace foretrain {
 namespace {
 
 constexpr double kEpsilon = 1e-15;
-
-/// One op under way.
-struct Running {
-  const Op* op = nullptr;
-  double left = 0; ///< seconds of undisturbed work
-};
 
 /// The streams of one rank while a block runs.
 class Streams {
@@ -25,50 +17,95 @@ public:
     for (std::size_t i = 0; i < ops.size(); ++i) queues_[index(ops[i].stream)].push_back(i);
   }
 
+  /// A transfer that begins with the block.
+  void begin_beside(const Load& load) {
+    streams_.transfer(kBeside, load);
+    beside_ = streams_.transfers(kBeside);
+  }
+  /// Part of it that was done when it ended or the block did, and when that was.
+  [[nodiscard]] double lasts(const BlockTime& run) const {
+    if (!beside_) return beside_end_;
+    const double done = streams_.done(kBeside);
+    return done > 0 ? run.seconds / done : 0;
+  }
+
   BlockTime run() {
     BlockTime result;
-    while (start_ready(result.evidence), any_running()) {
-      const double compute = compute_rate();
-      const double transfer = running(Stream::compute).op ? cost_.transfer_rate() : 1;
-      double step = std::numeric_limits<double>::infinity();
-      for (std::size_t s = 0; s < kStreams; ++s)
-        if (running_[s].op) step = std::min(step, running_[s].left / (s == 0 ? compute : transfer));
-      book(result, step);
-      for (std::size_t s = 0; s < kStreams; ++s) {
-        if (!running_[s].op) continue;
-        running_[s].left -= step * (s == 0 ? compute : transfer);
-        if (running_[s].left <= kEpsilon) finish(s);
-      }
+    double computing = 0;
+    PortShares used{};
+    PortShares load{};
+    while (start_ready(result), busy()) {
+      const bool computes = streams_.computing();
+      const double step = streams_.advance();
       result.seconds += step;
+      if (beside_ && !streams_.transfers(kBeside)) {
+        beside_ = false;
+        beside_end_ = result.seconds;
+      }
+      book(result, step);
+      if (computes) computing += step;
+      for (std::size_t port = 0; port < kPorts; ++port) {
+        if (streams_.in_use()[port] <= 0) continue;
+        used[port] += step;
+        load[port] += step * streams_.in_use()[port];
+      }
+      for (std::size_t s = 0; s < kStreams; ++s)
+        if (running_[s] && !(s == 0 ? streams_.computes() : streams_.transfers(s))) finish(s);
+    }
+    result.work.seconds = result.seconds;
+    if (result.seconds <= 0) return result;
+    result.work.computing = computing / result.seconds;
+    for (std::size_t port = 0; port < kPorts; ++port) {
+      result.work.used[port] = used[port] / result.seconds;
+      result.work.load[port] = used[port] > 0 ? load[port] / used[port] : 0;
     }
     return result;
   }
 
 private:
-  static std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
-  [[nodiscard]] const Running& running(Stream stream) const { return running_[index(stream)]; }
-  [[nodiscard]] bool any_running() const {
-    return std::any_of(running_.begin(), running_.end(), [](const Running& r) { return r.op != nullptr; });
+  static constexpr auto kBeside = static_cast<std::size_t>(Stream::p2p_forward); ///< no block uses it
+  [[nodiscard]] bool busy() const {
+    return std::any_of(running_.begin(), running_.end(), [](const Op* op) { return op != nullptr; });
   }
 
-  void start_ready(Evidence& evidence) {
+  static std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
+
+  void start_ready(BlockTime& result) {
     // Issue order: an op starts once its stream is free and the ops before it that write what it waits for are done.
     for (bool again = true; again;) {
       again = false;
       for (std::size_t s = 0; s < kStreams; ++s) {
-        if (running_[s].op || next_[s] == queues_[s].size()) continue;
+        if (running_[s] || next_[s] == queues_[s].size()) continue;
         const std::size_t at = queues_[s][next_[s]];
         if (!ready(at)) continue;
         ++next_[s];
-        const Cost cost = op_cost(ops_[at], mesh_, cost_, host_);
-        if (cost.seconds > 0) evidence = std::max(evidence, cost.evidence);
-        running_[s] = {&ops_[at], cost.seconds};
-        if (cost.seconds <= kEpsilon) {
-          finish(s);
-          again = true;
-        }
+        running_[s] = &ops_[at];
+        if (start(s, ops_[at], result)) continue;
+        finish(s);
+        again = true;
       }
     }
+  }
+
+  /// False when the op takes no time.
+  bool start(std::size_t stream, const Op& op, BlockTime& result) {
+    if (op.kind == OpKind::collective) {
+      const Load load = load_of(op, mesh_, cost_);
+      if (load.duration() <= kEpsilon) return false;
+      result.evidence = std::max(result.evidence, load.evidence);
+      streams_.transfer(stream, load);
+      return true;
+    }
+    const Cost cost = op_cost(op, mesh_, cost_, host_);
+    if (cost.seconds <= kEpsilon) return false;
+    result.evidence = std::max(result.evidence, cost.evidence);
+    if (stream == 0) {
+      result.compute += cost.seconds;
+      streams_.compute({cost.seconds, op.kind == OpKind::compute ? 1.0 : 0.0, {}, {}});
+    } else {
+      streams_.transfer(stream, {cost.seconds, 0, {}, 1, 1, cost.evidence});
+    }
+    return true;
   }
 
   /// Every op issued before `at` that writes a buffer it waits for has finished.
@@ -80,30 +117,22 @@ private:
   }
   [[nodiscard]] bool done(std::size_t at) const {
     const std::size_t s = index(ops_[at].stream);
-    const std::size_t finished = next_[s] - (running_[s].op ? 1 : 0);
+    const std::size_t finished = next_[s] - (running_[s] ? 1 : 0);
     return finished > 0 && queues_[s][finished - 1] >= at;
   }
 
   void finish(std::size_t stream) {
-    running_[stream] = {};
+    running_[stream] = nullptr;
     while (done_before_ < ops_.size() && done(done_before_)) ++done_before_;
-  }
-
-  [[nodiscard]] double compute_rate() const {
-    double rate = 1;
-    for (std::size_t s = 1; s < kStreams; ++s)
-      if (running_[s].op && running_[s].op->kind == OpKind::collective)
-        rate = std::min(rate, cost_.interference(mesh_.shape(running_[s].op->group)));
-    return rate;
   }
 
   /// Time passes: to compute when it runs, else to the transfer that the next compute op waits for.
   void book(BlockTime& result, double step) const {
     TimePart part = TimePart::other;
-    if (const Op* op = running(Stream::compute).op) part = op->part;
+    if (running_[0]) part = running_[0]->part;
     else
       for (std::size_t s = kStreams; s-- > 1;)
-        if (running_[s].op) part = running_[s].op->part;
+        if (running_[s]) part = running_[s]->part;
     result.parts[static_cast<std::size_t>(part)] += Seconds(step);
   }
 
@@ -113,9 +142,22 @@ private:
   const HostFloor& host_;
   std::array<std::vector<std::size_t>, kStreams> queues_;
   std::array<std::size_t, kStreams> next_{};
-  std::array<Running, kStreams> running_{};
+  std::array<const Op*, kStreams> running_{};
   std::size_t done_before_ = 0; ///< all ops before this one are done
+  RankStreams streams_;
+  bool beside_ = false;
+  double beside_end_ = 0;
 };
+
+/// Host time of one pass: a layer cannot finish before the host has launched it. A whole backward takes two forwards, a
+/// recomputation one more.
+double floor_of(const Block& block, Pass pass, const HostFloor& host) {
+  if (block.kind != BlockKind::layer && block.kind != BlockKind::mtp) return 0;
+  double passes = 0;
+  for (const Op& op : block.ops(pass))
+    passes = std::max(passes, op.pass == Pass::recompute ? 3.0 : pass == Pass::backward ? 2.0 : 1.0);
+  return host.per_layer * block.layers * passes;
+}
 
 } // namespace
 
@@ -142,21 +184,23 @@ Cost op_cost(const Op& op, const Mesh& mesh, const CostModel& cost, const HostFl
 }
 
 BlockTime block_time(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost, const HostFloor& host) {
-  const std::vector<Op>& ops = block.ops(pass);
-  BlockTime result = Streams(ops, mesh, cost, host).run();
-  // A layer cannot finish before the host has launched it; the difference is the host's.
-  double passes = 0;
-  for (const Op& op : ops) {
-    if (op.pass == Pass::recompute) passes = std::max(passes, 3.0);
-    else passes = std::max(passes, pass == Pass::forward || pass == Pass::weight ? 1.0 : pass == Pass::backward ? 2.0 : 1.0);
-  }
-  const bool counts = block.kind == BlockKind::layer || block.kind == BlockKind::mtp;
-  const double floor = counts ? host.per_layer * block.layers * passes : 0;
+  BlockTime result = Streams(block.ops(pass), mesh, cost, host).run();
+  const double floor = floor_of(block, pass, host);
   if (floor > result.seconds) {
     result.parts[static_cast<std::size_t>(TimePart::host)] += Seconds(floor - result.seconds);
-    result.seconds = floor;
+    result.work.computing *= result.seconds / floor;
+    for (double& used : result.work.used) used *= result.seconds / floor;
+    result.work.seconds = result.seconds = floor;
   }
   return result;
+}
+
+BesideBlock beside_block(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost, const HostFloor& host,
+                         const BlockTime& alone, const Load& transfer) {
+  Streams streams(block.ops(pass), mesh, cost, host);
+  streams.begin_beside(transfer);
+  const BlockTime run = streams.run();
+  return {std::max(0.0, std::max(run.seconds, floor_of(block, pass, host)) - alone.seconds), streams.lasts(run)};
 }
 
 } // namespace foretrain

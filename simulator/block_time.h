@@ -5,6 +5,7 @@
 #include "core/program/program.h"
 #include "core/spec/prediction.h"
 #include "simulator/cost.h"
+#include "simulator/rank_streams.h"
 
 namespace foretrain {
 
@@ -12,8 +13,9 @@ namespace foretrain {
 struct BlockTime {
   double seconds = 0;
   TimeParts parts{};
+  double compute = 0; ///< seconds of its compute stream, undisturbed
+  Work work;          ///< the whole block, as others beside it see it
   Evidence evidence = Evidence::measured;
-  bool operator==(const BlockTime&) const = default;
 };
 
 /// Host time that a block's launches need at least: kernels cannot go faster than they are issued.
@@ -23,9 +25,19 @@ struct HostFloor {
 };
 
 /// Runs the ops of one pass on their streams: ops of a stream in order, each after the buffers it waits for; compute
-/// slows down while a transfer runs beside it and the other way round (CostModel::interference, transfer_rate).
+/// slows down while a transfer runs beside it and the other way round (CostModel::interference, transfer_rate), and
+/// transfers beside each other share the rank's ports.
 [[nodiscard]] BlockTime block_time(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost,
                                    const HostFloor& host);
+
+/// A transfer between stages that goes on while a block runs: what each costs the other.
+struct BesideBlock {
+  double delay = 0; ///< seconds that the block takes longer
+  double lasts = 0; ///< seconds of the transfer
+};
+/// Both begin at once, as when a slot's output is sent and the next slot starts.
+[[nodiscard]] BesideBlock beside_block(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost,
+                                       const HostFloor& host, const BlockTime& alone, const Load& transfer);
 
 /// Part of an all-to-all's copies that cross nodes when a node gets one copy of a token (`Op::deduplicated`), relative
 /// to one copy per expert. 1 where it is not de-duplicated.

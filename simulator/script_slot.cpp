@@ -31,8 +31,10 @@ public:
     push(std::move(gate));
     const int count = static_cast<int>(chunk_.blocks.size());
     begins_.assign(index(count), 0);
+    waits_.assign(index(count), 0);
     for (int i = 0; i < count; ++i) {
       const int position = instruction_.pass == Pass::forward ? i : count - 1 - i;
+      waits_[index(position)] = done(Lane::compute); // copies out of what is gathered wait for it too
       between(position, true);
       block(position);
       between(position, false);
@@ -199,11 +201,12 @@ private:
         continue;
       }
       const std::vector<int>& compute = slot_.by_lane[at(Lane::compute)];
-      if (begin >= static_cast<int>(compute.size())) continue;
+      const int waits = waits_[index(late.position)];
+      if (waits >= static_cast<int>(compute.size())) continue;
       const std::vector<int>& own = slot_.by_lane[at(op.lane)];
       const auto place = std::find(own.begin(), own.end(), late.step) - own.begin();
       if (op.lane != Lane::compute)
-        wait_for(slot_.steps[index(compute[index(begin)])], {op.lane, static_cast<int>(place) + 1});
+        wait_for(slot_.steps[index(compute[index(waits)])], {op.lane, static_cast<int>(place) + 1});
     }
   }
 
@@ -219,7 +222,8 @@ private:
   const Chunk& chunk_;
   ScriptSlot slot_;
   Writer carried_;
-  std::vector<int> begins_;
+  std::vector<int> begins_; ///< of each block: compute steps of the slot before it
+  std::vector<int> waits_;  ///< the same before what is copied for it
   std::vector<Late> late_;
   bool may_fuse_ = false;
 };

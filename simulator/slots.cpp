@@ -11,6 +11,17 @@ double at(const std::vector<double>& optional, std::size_t index) {
   return optional.empty() ? 0 : optional[index];
 }
 
+/// One transfer over a boundary.
+double transfer(const SlotCosts& costs, std::size_t boundary, bool crowded) {
+  return at(crowded && !costs.crowded.empty() ? costs.crowded : costs.p2p, boundary);
+}
+
+/// What transfers that the slot before left behind add.
+double context(const StepKind& kind, Pass pass, std::size_t chunk, const SlotCosts& costs) {
+  if (costs.after.empty() || kind.before == Pass::step) return 0;
+  return costs.after[chunk][slot_pass(pass) * kPasses + slot_pass(kind.before)];
+}
+
 void check_sizes(const SlotOrder& order, const SlotCosts& costs) {
   const std::size_t stages = order.stages();
   const std::size_t chunks = stages * static_cast<std::size_t>(order.shape.chunks);
@@ -23,7 +34,9 @@ void check_sizes(const SlotOrder& order, const SlotCosts& costs) {
   else
     FORETRAIN_CHECK(costs.backward.size() == chunks, "a backward time per chunk");
   FORETRAIN_CHECK(optional(costs.first_forward, chunks) && optional(costs.last_backward, chunks), "extras per chunk");
-  FORETRAIN_CHECK(optional(costs.start, stages) && optional(costs.tail, stages) && optional(costs.p2p, stages),
+  FORETRAIN_CHECK(costs.after.empty() || costs.after.size() == chunks, "what goes on per chunk");
+  FORETRAIN_CHECK(optional(costs.start, stages) && optional(costs.tail, stages) && optional(costs.p2p, stages) &&
+                      optional(costs.crowded, stages),
                   "times per stage");
 }
 
@@ -36,7 +49,7 @@ void run(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspac
   for (std::size_t k = 0; k < order.kinds.size(); ++k) {
     const StepKind& kind = order.kinds[k];
     const double seconds = step_seconds(kind, order.shape, costs);
-    const double latency = kind.boundary < 0 ? 0 : at(costs.p2p, static_cast<std::size_t>(kind.boundary));
+    const double latency = step_latency(kind, costs, seconds);
     workspace.costs[k] = {seconds, latency, kind.stage};
     if (kind.source < StepSource::wait) busy[kind.stage] += seconds * kind.count;
   }
@@ -68,29 +81,35 @@ double step_seconds(const StepKind& kind, const ScheduleShape& shape, const Slot
   const std::size_t previous = kind.stage == 0 ? stages - 1 : kind.stage - 1;
   switch (kind.source) {
   case StepSource::forward:
-    return costs.forward[chunk];
+    return costs.forward[chunk] + context(kind, Pass::forward, chunk, costs);
   case StepSource::first_forward:
-    return costs.forward[chunk] + at(costs.first_forward, chunk);
+    return costs.forward[chunk] + at(costs.first_forward, chunk) + context(kind, Pass::forward, chunk, costs);
   case StepSource::backward:
-    return costs.backward[chunk];
+    return costs.backward[chunk] + context(kind, Pass::backward, chunk, costs);
   case StepSource::last_backward:
-    return costs.backward[chunk] + at(costs.last_backward, chunk);
+    return costs.backward[chunk] + at(costs.last_backward, chunk) + context(kind, Pass::backward, chunk, costs);
   case StepSource::input:
-    return costs.input[chunk];
+    return costs.input[chunk] + context(kind, Pass::input, chunk, costs);
   case StepSource::weight:
-    return costs.weight[chunk];
+    return costs.weight[chunk] + context(kind, Pass::weight, chunk, costs);
   case StepSource::last_weight:
-    return costs.weight[chunk] + at(costs.last_backward, chunk);
+    return costs.weight[chunk] + at(costs.last_backward, chunk) + context(kind, Pass::weight, chunk, costs);
   case StepSource::wait:
     return 0;
   case StepSource::transfer_next:
-    return at(costs.p2p, kind.stage);
+    return transfer(costs, kind.stage, kind.crowded_batch);
   case StepSource::transfer_prev:
-    return at(costs.p2p, previous);
+    return transfer(costs, previous, kind.crowded_batch);
   case StepSource::transfer_both:
-    return std::max(at(costs.p2p, kind.stage), at(costs.p2p, previous));
+    return std::max(transfer(costs, kind.stage, kind.crowded_batch), transfer(costs, previous, kind.crowded_batch));
   }
   return 0;
+}
+
+double step_latency(const StepKind& kind, const SlotCosts& costs, double seconds) {
+  if (kind.boundary < 0) return 0;
+  const double latency = transfer(costs, static_cast<std::size_t>(kind.boundary), kind.crowded);
+  return kind.source > StepSource::wait ? latency - seconds : latency; // the transfer itself, when the other end is last
 }
 
 void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, SlotResult& result) {

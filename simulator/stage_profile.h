@@ -6,16 +6,18 @@
 #include "core/program/program.h"
 #include "simulator/block_time.h"
 #include "simulator/cost.h"
+#include "simulator/slot_order.h"
 
 namespace foretrain {
 
 /// Which micro-batch a slot runs: collectives between blocks may run in the first or the last one only.
 enum class Turn { first, middle, last };
 
-/// One slot of a chunk, alone on its rank.
+/// One slot of a chunk on its rank.
 struct SlotTimeOf {
   double seconds = 0;       ///< until compute is done
   double outstanding = 0;   ///< by how much the last gradient reduction outlasts it
+  double compute = 0;       ///< seconds of its compute stream, undisturbed
   TimeParts parts{};        ///< add up to `seconds`
   Block::Memory memory;
 };
@@ -23,6 +25,15 @@ struct SlotTimeOf {
 /// A chunk's slots by pass and turn; passes that the schedule does not use are zero.
 struct ChunkProfile {
   std::array<SlotTimeOf, 3> forward, backward, input, weight; ///< by Turn
+  /// Collectives that run in every micro-batch go on beside the next slot: seconds of a middle slot by its pass and the
+  /// pass that ran before it. All zero when there are none: then a slot takes its time after any other.
+  std::array<std::array<double, kPasses>, kPasses> after{};
+  bool chained = false; ///< `after` holds
+  double ahead = 0;   ///< by how much the gathers of the first forward outlast it when both begin at once, idle before
+  Load reduction;     ///< what still runs when the last backward is done: it shares ports with what that sends
+  double backlog = 0; ///< by how much reductions fall behind with every micro-batch; they are waited for at the end
+  int first_block = -1; ///< the caller's number of the block that a forward begins with
+  int last_block = -1;  ///< … a backward
   Evidence evidence = Evidence::measured; ///< worst of the collectives between blocks
   [[nodiscard]] const SlotTimeOf& at(Pass pass, Turn turn) const;
 };

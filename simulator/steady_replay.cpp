@@ -18,7 +18,11 @@ double sum(const std::vector<double>& list) {
 double serial_seconds(const ScheduleShape& shape, int micro_batches, const SlotCosts& costs) {
   const double slots = sum(costs.forward) + sum(costs.backward) + sum(costs.input) + sum(costs.weight);
   constexpr int kTransfers = 4; // of a micro-batch and chunk over a boundary: both directions, waited for at both ends
-  return micro_batches * (slots + kTransfers * shape.chunks * sum(costs.p2p)) + sum(costs.first_forward) + sum(costs.last_backward) + sum(costs.start) + sum(costs.tail);
+  const double transfers = std::max(sum(costs.p2p), sum(costs.crowded));
+  double added = 0; // no slot comes after more than one other
+  for (const auto& chunk : costs.after)
+    for (const double seconds : chunk) added += std::max(0.0, seconds);
+  return micro_batches * (slots + added + kTransfers * shape.chunks * transfers) + sum(costs.first_forward) + sum(costs.last_backward) + sum(costs.start) + sum(costs.tail);
 }
 
 /// Replays a line of steps.
@@ -80,8 +84,9 @@ LaneTimes fill_costs(const SteadyOrder& order, int micro_batches, const std::vec
       const StepKind& kind = order.kinds[k];
       SteadyWorkspace::Cost& cost = workspace.costs[k];
       cost.stage = kind.stage;
-      cost.seconds[lane] = on_grid(step_seconds(kind, order.shape, own), grid);
-      cost.latency[lane] = kind.boundary < 0 || own.p2p.empty() ? 0 : on_grid(own.p2p[static_cast<std::size_t>(kind.boundary)], grid);
+      const double seconds = step_seconds(kind, order.shape, own);
+      cost.seconds[lane] = on_grid(seconds, grid);
+      cost.latency[lane] = on_grid(step_latency(kind, own, seconds), grid);
     }
   }
   return grids;

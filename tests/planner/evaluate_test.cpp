@@ -87,9 +87,8 @@ TEST(Evaluate, SearchAndFullPredictionAgree) {
   EXPECT_GE(exact, all * 99 / 100);
 }
 
-// The search counts two transfers beside every slot of a schedule that overlaps them, the Program those that there are:
-// a bound from above, at most two activations apart.
-TEST(Evaluate, SearchedMemoryIsATightUpperBound) {
+// Slots, the tensors in flight between them and the step's end, folded without a Program, against the Program.
+TEST(Evaluate, SearchedMemoryIsThatOfTheProgramToTheByte) {
   for (const Setting& s : settings()) {
     const Evaluator evaluator = evaluator_of(s);
     Evaluator::Worker worker = evaluator.worker();
@@ -99,11 +98,7 @@ TEST(Evaluate, SearchedMemoryIsATightUpperBound) {
       const Program program = lower(plan, s.semantics);
       std::int64_t exact = 0;
       for (const Role& role : program.roles) exact = std::max(exact, stage_memory(program, role).device.value);
-      const std::int64_t searched = worker.evaluate(layout).device_bytes;
-      const double beside =
-          layout.pp > 1 ? 2 * static_cast<double>(program.roles[0].boundary.value) * (1 + program.fragmentation) : 0;
-      EXPECT_GE(searched, exact) << s.plan.job.semantics << ' ' << describe(layout);
-      EXPECT_LE(static_cast<double>(searched - exact), beside + 1) << s.plan.job.semantics << ' ' << describe(layout);
+      EXPECT_EQ(worker.evaluate(layout).device_bytes, exact) << s.plan.job.semantics << ' ' << describe(layout);
     }
   }
 }
@@ -120,35 +115,40 @@ TEST(Evaluate, TheSameWorkerInAnyOrderGivesTheSame) {
     EXPECT_EQ(back.evaluate(layouts[i]).step_seconds, seconds[i]) << describe(layouts[i]);
 }
 
-// Slots stand for the ops of a stage's pass; what they do not see is transfers that overlap parts of a slot. The target
-// is kSlotOpBound for every plan, and it is not met: most pipelines are inside, some (context parallelism, many chunks)
-// up to three percent off, and plans with sharded gradients or parameters by more: nothing is asserted of these here.
-// The test keeps what holds from getting worse.
-TEST(Evaluate, MostSlotsAndOpsOfPipelinesAgree) {
-  constexpr double kWorst = 0.04;
+// Slots stand for the ops of a stage's pass, with what its transfers and those between stages take from each other. Where
+// data parallelism communicates in every micro-batch, what it leaves to the next slots is a mean over the schedule: a few
+// of these plans (chunks of one block, reductions that outlast all compute) are beyond the bound and held to a wider one.
+TEST(Evaluate, SlotsAndOpsOfAPlanAgree) {
+  constexpr double kEveryMicroBatch = 0.04;
   int compared = 0;
-  int inside = 0;
-  for (const Setting& s : settings()) {
-    if (s.plan.job.semantics.rfind("megatron", 0) != 0) continue;
+  int wide = 0;
+  int beyond = 0;
+  std::vector<Setting> all = settings();
+  all.push_back(setting_of("llama3-70b", 64, 8192, 256, "megatron-core"));
+  all.push_back(setting_of("llama3-8b", 16, 32768, 32, "megatron-core"));
+  for (const Setting& s : all) {
     const Evaluator evaluator = evaluator_of(s);
     for (const Layout& layout : sample(s, 60)) {
-      if (layout.pp == 1) continue;
       Plan plan = s.plan;
       plan.layout = layout;
       const auto slots = predict_with(evaluator, plan, s.semantics, Engine::slots, "", "");
       const auto ops = predict_with(evaluator, plan, s.semantics, Engine::replay, "", "");
       ASSERT_TRUE(slots);
       ASSERT_TRUE(ops);
+      const bool every =
+          layout.sharding.kind == ShardingKind::gradients || layout.sharding.kind == ShardingKind::parameters;
       const double difference = std::abs(slots->step_time.value / ops->step_time.value - 1);
-      EXPECT_LT(difference, kWorst) << s.plan.job.semantics << ' ' << describe(layout);
-      if (difference <= kSlotOpBound) ++inside;
+      EXPECT_LE(difference, every ? kEveryMicroBatch : kSlotOpBound) << s.plan.job.semantics << ' ' << describe(layout);
       ++compared;
+      if (every) ++wide;
+      if (difference > kSlotOpBound) ++beyond;
     }
   }
-  EXPECT_GT(compared, 100);
-  EXPECT_GE(inside, compared * 85 / 100) << inside << " of " << compared;
-  RecordProperty("inside", inside);
+  EXPECT_GT(compared, 400);
+  EXPECT_GT(wide, 50);
+  EXPECT_LE(beyond, wide / 20) << "of " << wide;
   RecordProperty("compared", compared);
+  RecordProperty("beyond", beyond);
 }
 
 // The cache builds stages from pieces by the same calls as lower(): state is equal to the byte.
