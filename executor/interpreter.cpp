@@ -245,7 +245,9 @@ SegmentContext& Rank::context_of(int micro_batch) {
       plan_.job.global_batch * step_ + (replica * program_.micro_batches + micro_batch) * layout.micro_batch;
   context.first_token = first * length;
   for (std::int64_t i = 0; i < layout.micro_batch; ++i) {
-    std::vector<std::int64_t> tokens = counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
+    const std::vector<std::int64_t> tokens =
+        options_.tokens ? options_.tokens(first + i, length)
+                        : counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
     for (std::int64_t row = 0; row < held; ++row) {
       const auto position = static_cast<std::size_t>(own[static_cast<std::size_t>(row)]);
       context.ids.data_ptr<std::int64_t>()[i * held + row] = tokens[position];

@@ -28,6 +28,8 @@ struct RankOptions {
   /// Called before and after an op of a block, once its buffers are there and before any of them is freed; may be
   /// empty.
   std::function<void(const Op& op, bool begins)> around_op;
+  /// `count` + 1 tokens of a sequence of the run, the first one 0; empty: synthetic ones. May throw.
+  std::function<std::vector<std::int64_t>(std::int64_t sequence, std::int64_t count)> tokens;
   /// Highest bytes of the allocator since the last call; empty: not counted.
   std::function<std::int64_t()> take_peak;
 };
@@ -40,10 +42,14 @@ public:
   /// `plan`, `program` and `communicator` outlive the rank; `check_runnable` found nothing.
   Rank(const Plan& plan, const Program& program, int rank, Communicator& communicator, RankOptions options);
 
-  /// One optimizer step; steps count from 0 and must be asked for in order. Error: a peer is gone, named with the op.
+  /// One optimizer step; steps count from 0 (or from where a checkpoint was read) and must be asked for in order.
+  /// Error: a peer is gone, named with the op.
   [[nodiscard]] Result<StepRecord> step(int index);
 
   [[nodiscard]] const ParameterTable& parameters() const { return parameters_; }
+  /// Between steps: what a checkpoint keeps and brings back.
+  [[nodiscard]] ParameterTable& parameters() { return parameters_; }
+  [[nodiscard]] Optimizer& optimizer() { return optimizer_; }
 
 private:
   using Key = std::tuple<bool, int, int>; ///< gradient?, chunk, micro-batch

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "core/spec/io.h"
 #include "core/spec/presets.h"
 #include "executor/check.h"
+#include "executor/checkpoint/hugging_face.h"
 #include "executor/environment.h"
 #include "executor/launcher.h"
 #include "executor/machine.h"
@@ -46,6 +48,13 @@ struct Arguments {
   std::string rendezvous; ///< of ranks that the local launcher starts: where it listens
   std::string logs;
   std::string describe; ///< file
+  std::string checkpoint; ///< folder
+  std::string resume;     ///< folder
+  std::string weights;    ///< folder
+  std::string tokens;     ///< file
+  std::string token_type = "uint16";
+  std::string export_to; ///< folder
+  int max_restarts = 0;
   int rank = -1;
   double timeout_s = 60;
   bool json = false;
@@ -85,9 +94,10 @@ std::optional<int> refuse(const std::vector<std::string>& reasons, const std::st
   return kRefused;
 }
 
-void print_step(const RunFollower::Step& step, std::size_t index, std::ostream& out) {
+void print_step(const RunFollower::Step& step, std::ostream& out) {
   std::array<char, 96> line{};
-  std::snprintf(line.data(), line.size(), "step %4zu   loss %.6f   %.1f ms\n", index, step.loss, step.seconds * 1e3);
+  std::snprintf(line.data(), line.size(), "step %4d   loss %.6f   %.1f ms\n", step.number, step.loss,
+                step.seconds * 1e3);
   out << line.data() << std::flush;
 }
 
@@ -107,6 +117,17 @@ std::vector<std::string> arguments_of_ranks(const Arguments& a, std::uint16_t po
   add("--clip-norm", a.settings.clip_norm);
   add("--timeout", a.timeout_s);
   if (!a.data.empty()) add("--data", a.data);
+  if (!a.settings.checkpoint.folder.empty()) {
+    add("--checkpoint", a.settings.checkpoint.folder.string());
+    add("--checkpoint-every", a.settings.checkpoint.every);
+    if (a.settings.checkpoint.background) list.emplace_back("--checkpoint-background");
+  }
+  if (!a.settings.resume.empty()) add("--resume", a.settings.resume.string());
+  if (!a.settings.weights.empty() && a.settings.resume.empty()) add("--weights", a.settings.weights.string());
+  if (!a.tokens.empty()) {
+    add("--tokens", a.tokens);
+    add("--token-type", a.token_type);
+  }
   if (a.settings.probe) list.emplace_back("--probe");
   return list;
 }
@@ -123,41 +144,84 @@ std::string new_token() {
   return text;
 }
 
-int run_local(const Arguments& a, const Runnable& runnable) {
+/// All ranks once, to the end or to the first failure.
+Result<void> launch_once(const Arguments& a, const Runnable& runnable, const std::function<void()>& watch) {
   const int world = runnable.program.mesh.world();
-  if (world > kMostLocalRanks)
-    return report({Error::Kind::input, std::to_string(world) + " ranks are more than one machine should run", a.plan,
-                   "at most " + std::to_string(kMostLocalRanks) + "; start them with --launcher env instead"});
   RendezvousOptions meeting;
   meeting.token = new_token();
   meeting.fingerprint = fingerprint_of(runnable, a.settings);
   meeting.silence = a.settings.timeout;
-  const auto server = RendezvousServer::listen(meeting);
-  if (!server) return report(server.error());
+  FORETRAIN_TRY(const std::unique_ptr<RendezvousServer> server, RendezvousServer::listen(meeting));
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   LocalLaunch launch;
   launch.program = own_path();
-  launch.arguments = arguments_of_ranks(a, (*server)->port());
+  launch.arguments = arguments_of_ranks(a, server->port());
   launch.world = world;
   launch.threads = std::max(1, cores / world);
   launch.logs = a.logs;
   launch.environment = {kTokenVariable + std::string("=") + meeting.token};
-  RunFollower follower(a.settings.out, world, warmup_of(a.settings));
-  std::size_t printed = 0;
   LaunchHooks hooks;
-  hooks.started = [&] { (*server)->start(); };
-  hooks.failed = [&](const std::string& who) { (*server)->abort(who); };
-  hooks.given_up = [&] { return (*server)->given_up(); };
-  hooks.watch = [&] {
-    for (const RunFollower::Step& step : follower.poll()) print_step(step, printed++, a.json ? std::cerr : std::cout);
+  hooks.started = [&] { server->start(); };
+  hooks.failed = [&](const std::string& who) { server->abort(who); };
+  hooks.given_up = [&] { return server->given_up(); };
+  hooks.watch = watch;
+  return launch_local(launch, hooks);
+}
+
+/// Whether a run that failed goes on; then with the newest checkpoint.
+bool restart(Arguments& a, int restarts, const Error& error) {
+  if (restarts >= a.max_restarts || error.kind == Error::Kind::cancelled) return false;
+  prepare_restart(a.settings);
+  std::cerr << "foretrain-run: " << to_string(error) << "\nforetrain-run: restart " << restarts + 1 << " of "
+            << a.max_restarts << ", from step " << a.settings.first_step << "\n";
+  const Json line = {{"number", restarts + 1}, {"step", a.settings.first_step}, {"because", to_string(error)}};
+  return append_line(a.settings.out, Json{{"restart", line}}).has_value();
+}
+
+int run_local(Arguments& a, const Runnable& runnable) {
+  const int world = runnable.program.mesh.world();
+  if (world > kMostLocalRanks)
+    return report({Error::Kind::input, std::to_string(world) + " ranks are more than one machine should run", a.plan,
+                   "at most " + std::to_string(kMostLocalRanks) + "; start them with --launcher env instead"});
+  RunFollower follower(a.settings.out, world, a.settings.first_step, warmup_of(a.settings));
+  const auto watch = [&] {
+    for (const RunFollower::Step& step : follower.poll()) print_step(step, a.json ? std::cerr : std::cout);
   };
-  const auto launched = launch_local(launch, hooks);
-  hooks.watch();
+  auto launched = launch_once(a, runnable, watch);
+  for (int restarts = 0; !launched && restart(a, restarts, launched.error()); ++restarts)
+    launched = launch_once(a, runnable, watch);
+  watch();
   Json summary = follower.summary();
   if (!launched) summary["failure"] = to_string(launched.error());
   if (auto written = append_line(a.settings.out, Json{{"summary", summary}}); !written) return report(written.error());
   if (a.json) std::cout << summary.dump(2) << "\n";
   return launched ? kDone : report(launched.error());
+}
+
+/// Options that only make sense together.
+Result<void> check_options(Arguments& a) {
+  a.settings.checkpoint.folder = a.checkpoint;
+  a.settings.resume = a.resume;
+  a.settings.weights = a.weights;
+  a.settings.tokens = a.tokens;
+  a.settings.token_bytes = a.token_type == "uint16" ? 2 : 4;
+  if (a.checkpoint.empty() && (a.settings.checkpoint.every > 0 || a.settings.checkpoint.background))
+    return fail("--checkpoint", "is needed with --checkpoint-every and --checkpoint-background", "a folder");
+  if (a.checkpoint.empty() && a.max_restarts > 0)
+    return fail("--checkpoint", "is needed with --max-restarts", "a folder");
+  if (a.launcher != "local" && a.max_restarts > 0)
+    return fail("--max-restarts", "is for --launcher local", "whoever starts the ranks starts them again, with --resume");
+  return {};
+}
+
+/// Weights of a checkpoint under Hugging Face's names; needs no plan and no ranks.
+int export_weights(const Arguments& a) {
+  const auto newest = newest_checkpoint(a.resume.empty() ? a.checkpoint : a.resume);
+  if (!newest) return report(newest.error());
+  const auto checkpoint = read_checkpoint(*newest);
+  if (!checkpoint) return report(checkpoint.error());
+  const auto exported = export_hugging_face(*checkpoint, a.export_to);
+  return exported ? kDone : report(exported.error());
 }
 
 int describe(const std::string& file) {
@@ -167,6 +231,8 @@ int describe(const std::string& file) {
 
 int run(Arguments& a) {
   if (!a.describe.empty()) return describe(a.describe);
+  if (!a.export_to.empty()) return export_weights(a);
+  if (auto checked = check_options(a); !checked) return report(checked.error());
   if (a.plan.empty()) return report({Error::Kind::input, "is needed", "plan", "foretrain-run plan.json"});
   a.settings.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(a.timeout_s * 1000));
   a.settings.ops = a.ops == "none" ? RecordOps::none : a.ops == "all" ? RecordOps::all : RecordOps::first;
@@ -185,6 +251,7 @@ int run(Arguments& a) {
     std::cout << a.plan << " can be executed\n";
     return kDone;
   }
+  if (auto prepared = prepare_run(*plan, a.settings); !prepared) return report(prepared.error());
 
   const bool starts_ranks = a.rank < 0 && a.launcher == "local";
   if (starts_ranks) {
@@ -202,6 +269,7 @@ int run(Arguments& a) {
 } // namespace foretrain
 
 int main(int count, char** words) {
+  std::signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of the write
   foretrain::Arguments a;
   CLI::App app{"Executes a plan: the same Program that `foretrain predict` times, on LibTorch and Gloo.\n"
                "Example: foretrain-run plan.json --steps 20 --out run.json"};
@@ -233,6 +301,24 @@ int main(int count, char** words) {
   app.add_option("--ops", a.ops, "Steps whose ops are recorded one by one; first: the first measured one")
       ->check(CLI::IsMember({"none", "first", "all"}))
       ->capture_default_str();
+  app.add_option("--checkpoint", a.checkpoint, "Folder for checkpoints; one is made after the last step");
+  app.add_option("--checkpoint-every", a.settings.checkpoint.every, "Steps between two checkpoints; 0: only the last")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_flag("--checkpoint-background", a.settings.checkpoint.background,
+               "Copy the state in memory and write it while training goes on");
+  app.add_option("--resume", a.resume, "Go on from a checkpoint, or from the newest in a folder; --steps counts from 0");
+  app.add_option("--max-restarts", a.max_restarts,
+                 "Times that a run which lost a rank goes on from its newest checkpoint (--launcher local)")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  app.add_option("--weights", a.weights, "Start from weights under Hugging Face's names: a folder of safetensors files");
+  app.add_option("--tokens", a.tokens, "File of tokens to train on, instead of synthetic ones");
+  app.add_option("--token-type", a.token_type, "Of that file's tokens")
+      ->check(CLI::IsMember({"uint16", "uint32"}))
+      ->capture_default_str();
+  app.add_option("--export", a.export_to,
+                 "Write the weights of --resume's checkpoint into this folder under Hugging Face's names, and end");
   app.add_option("--address", a.settings.address,
                  "This machine's address for the other ranks; without it the one on the way to rank 0");
   app.add_option("--data", a.data, "Folder of presets, where it is not found by itself");

@@ -52,6 +52,18 @@ void Optimizer::update(at::Tensor weight, const at::Tensor& gradient, at::Tensor
   weight.addcdiv_(first, deviation, -o.learning_rate / correction1);
 }
 
+std::vector<Optimizer::State> Optimizer::state(std::size_t index) const {
+  std::vector<State> list;
+  if (!first_.empty()) list.push_back({"first_moment", first_[index]});
+  if (!second_.empty()) list.push_back({"second_moment", second_[index]});
+  if (!master_.empty()) list.push_back({"master", master_[index]});
+  return list;
+}
+
+void Optimizer::take_weights(const ParameterTable& parameters) {
+  for (std::size_t i = 0; i < master_.size(); ++i) master_[i].copy_(parameters.entries()[i].owned_weight);
+}
+
 void Optimizer::step(ParameterTable& parameters) {
   ++steps_;
   for (std::size_t i = 0; i < parameters.entries().size(); ++i) {

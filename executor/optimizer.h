@@ -26,6 +26,19 @@ public:
   Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters);
   void step(ParameterTable& parameters);
 
+  /// Steps done, which the moments' correction goes by.
+  [[nodiscard]] int steps() const { return steps_; }
+  void set_steps(int steps) { steps_ = steps; }
+  /// A tensor of the owned elements of entry `index`: "first_moment", "second_moment", "master"; those that there are.
+  struct State {
+    const char* name;
+    at::Tensor tensor;
+  };
+  [[nodiscard]] std::vector<State> state(std::size_t index) const;
+  [[nodiscard]] bool keeps_masters() const { return !master_.empty(); }
+  /// After weights were read without a state of the optimizer: the wide copies become theirs.
+  void take_weights(const ParameterTable& parameters);
+
 private:
   void update(at::Tensor weight, const at::Tensor& gradient, at::Tensor& first, at::Tensor* second, bool decays) const;
 

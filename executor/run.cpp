@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <sstream>
+#include <stdexcept>
 
 #include <sched.h>
 
@@ -11,6 +12,9 @@
 #include "core/base/digest.h"
 #include "core/spec/io.h"
 #include "executor/allocator.h"
+#include "executor/checkpoint/hugging_face.h"
+#include "executor/checkpoint/saver.h"
+#include "executor/checkpoint/state.h"
 #include "executor/communicators/gloo.h"
 #include "executor/interpreter.h"
 #include "executor/machine.h"
@@ -19,6 +23,7 @@
 #include "executor/rank_guard.h"
 #include "executor/rendezvous/server.h"
 #include "executor/rendezvous/store.h"
+#include "executor/token_file.h"
 
 namespace foretrain {
 namespace {
@@ -62,22 +67,24 @@ Json header_of(const Runnable& runnable, const RunSettings& settings) {
   json["machine"] = describe_machine();
   json["threads_per_rank"] = at::get_num_threads();
   json["steps"] = settings.steps;
+  json["first_step"] = settings.first_step;
   json["warmup"] = warmup_of(settings);
   json["seed"] = settings.seed;
   json["learning_rate"] = settings.learning_rate;
   json["clip_norm"] = settings.clip_norm;
+  json["data"] = settings.data;
   json["plan"] = to_json(runnable.plan);
   return json;
 }
 
-/// All steps, each appended to the file; at the end (or when one fails) what each op took.
-Result<void> run_steps(Rank& executor, int rank, const RunSettings& settings) {
-  const int warmup = warmup_of(settings);
+/// All steps, each appended to the file, with checkpoints between them; at the end (or when one fails) what each op took.
+Result<void> run_steps(Rank& executor, CheckpointSaver& saver, int rank, const RunSettings& settings) {
+  const int warmup = settings.first_step + warmup_of(settings);
   OpTimes times;
   const auto write_times = [&]() -> Result<void> {
     return times.empty() ? Result<void>{} : append_line(settings.out, times.to_json(rank));
   };
-  for (int step = 0; step < settings.steps; ++step) {
+  for (int step = settings.first_step; step < settings.steps; ++step) {
     const auto record = executor.step(step);
     if (!record) {
       (void)write_times(); // the failure is what matters
@@ -86,8 +93,26 @@ Result<void> run_steps(Rank& executor, int rank, const RunSettings& settings) {
     if (step >= warmup) times.add(*record);
     const bool with_ops = settings.ops == RecordOps::all || (settings.ops == RecordOps::first && step == warmup);
     if (auto written = append_line(settings.out, to_json(*record, with_ops)); !written) return written;
+    const bool last = step + 1 == settings.steps;
+    if (auto saved = saver.after_step({step + 1, settings.seed, settings.data}, last); !saved) {
+      (void)write_times();
+      return saved;
+    }
   }
   return write_times();
+}
+
+/// Weights and optimizer as a checkpoint or an export has them.
+Result<void> restore_from(const Runnable& runnable, int rank, const RunSettings& settings, Rank& executor) {
+  const Mesh& mesh = runnable.program.mesh;
+  if (!settings.resume.empty()) {
+    FORETRAIN_TRY(const Checkpoint checkpoint, read_checkpoint(settings.resume));
+    FORETRAIN_TRY(PieceSource source, open_shards(checkpoint));
+    return restore(source, runnable.plan, mesh, rank, checkpoint.state.steps, executor);
+  }
+  if (settings.weights.empty()) return {};
+  FORETRAIN_TRY(PieceSource source, open_hugging_face(settings.weights, runnable.plan.model));
+  return restore_weights(source, runnable.plan, mesh, rank, executor);
 }
 
 /// Connected, to its end.
@@ -116,8 +141,23 @@ Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousP
     restart_peak();
     return peak;
   };
+  std::shared_ptr<const TokenFile> tokens;
+  if (!settings.tokens.empty()) {
+    FORETRAIN_TRY(TokenFile file,
+                  TokenFile::open(settings.tokens, settings.token_bytes, runnable.plan.job.sequence_length));
+    tokens = std::make_shared<const TokenFile>(std::move(file));
+    options.tokens = [tokens, vocab = runnable.plan.model.vocab](std::int64_t number, std::int64_t) {
+      auto sequence = tokens->sequence(number, vocab);
+      if (!sequence) throw std::runtime_error(to_string(sequence.error()));
+      return std::move(*sequence);
+    };
+  }
   Rank executor(runnable.plan, runnable.program, rank, *communicator, options);
-  auto stepped = run_steps(executor, rank, settings);
+  if (auto restored = restore_from(runnable, rank, settings, executor); !restored)
+    return fail_environment("rank " + std::to_string(rank), to_string(restored.error()));
+  CheckpointSaver saver(settings.checkpoint, runnable.plan, runnable.program, rank, *communicator, executor,
+                        [&settings](const Json& line) { return append_line(settings.out, line); });
+  auto stepped = run_steps(executor, saver, rank, settings);
   if (!stepped || !settings.probe) return stepped;
   return probe_collectives(*communicator, runnable.program, rank, settings.out);
 }
@@ -138,7 +178,11 @@ Fingerprint fingerprint_of(const Runnable& runnable, const RunSettings& settings
   std::ostringstream text;
   text.precision(17);
   text << settings.steps << " steps, seed " << settings.seed << ", learning rate " << settings.learning_rate
-       << ", clip norm " << settings.clip_norm;
+       << ", clip norm " << settings.clip_norm << ", tokens " << settings.data.dump();
+  if (settings.first_step > 0) text << ", from step " << settings.first_step;
+  if (!settings.weights.empty()) text << ", weights given";
+  if (!settings.checkpoint.folder.empty())
+    text << ", checkpoints every " << settings.checkpoint.every << (settings.checkpoint.background ? " behind" : "");
   return {kVersion, digest(to_json(runnable.plan).dump()), text.str(), runnable.program.mesh.world()};
 }
 

@@ -10,6 +10,7 @@
 #include "core/base/result.h"
 #include "core/program/program.h"
 #include "core/spec/plan.h"
+#include "executor/checkpoint/checkpoint.h"
 #include "executor/rendezvous/protocol.h"
 
 namespace foretrain {
@@ -25,13 +26,20 @@ struct Rendezvous {
 enum class RecordOps { none, first, all }; ///< steps whose list of ops is written; first: the first measured one
 
 struct RunSettings {
-  int steps = 1;
-  int warmup = 1; ///< steps that are not measured: the first ones, at most all but one
+  int steps = 1;      ///< of the whole training, those before a checkpoint that it goes on from included
+  int first_step = 0; ///< of this run; set by `prepare_run`
+  int warmup = 1;     ///< steps that are not measured: the first ones of this run, at most all but one
   std::uint64_t seed = 1;
   double learning_rate = 1e-3;
   double clip_norm = 1;
   std::filesystem::path out; ///< every rank appends its records, one JSON document a line
   RecordOps ops = RecordOps::first;
+  CheckpointOptions checkpoint;
+  std::filesystem::path resume;  ///< a checkpoint, or a folder of several: the newest
+  std::filesystem::path weights; ///< folder with weights under Hugging Face's names, to start from
+  std::filesystem::path tokens;  ///< file of tokens; empty: synthetic ones
+  int token_bytes = 2;           ///< of a token of that file
+  Json data = "synthetic";       ///< what tokens are, as a checkpoint says it; set by `prepare_run`
   bool probe = false; ///< after the steps, collectives are timed over sizes
   std::string address; ///< of this machine, for the other ranks; empty: the one on the way to the rendezvous
   std::chrono::milliseconds timeout{60'000};
@@ -39,7 +47,7 @@ struct RunSettings {
 
 /// Steps before the first measured one.
 [[nodiscard]] inline int warmup_of(const RunSettings& settings) {
-  return std::min(settings.warmup, settings.steps - 1);
+  return std::min(settings.warmup, settings.steps - settings.first_step - 1);
 }
 
 /// A plan that the executor can run, with its Program.
@@ -47,6 +55,13 @@ struct Runnable {
   Plan plan;
   Program program;
 };
+
+/// Before anything starts: looks at the token file, finds the checkpoint to go on from and compares it with the plan, and
+/// sets what follows from them. Errors: of `TokenFile::open`, `read_checkpoint`, `check_same_training`; no step is left; the
+/// folder for checkpoints has some of another run.
+[[nodiscard]] Result<void> prepare_run(const Plan& plan, RunSettings& settings);
+/// After a failure: goes on from the newest checkpoint of this run, or from where it began when there is none.
+void prepare_restart(RunSettings& settings);
 
 /// What all ranks of this run have in common.
 [[nodiscard]] Fingerprint fingerprint_of(const Runnable& runnable, const RunSettings& settings);

@@ -87,6 +87,10 @@ Slice slice_of(const Parameter& parameter, const ModelSpec& model, const SlicePl
   return slice;
 }
 
+std::int64_t unpadded_rows_of(const Parameter& parameter, const ModelSpec& model) {
+  return is_table(base_name(parameter.name)) ? model.vocab : rows_of(parameter);
+}
+
 std::string global_name(const Parameter& parameter, int layer, bool tied) {
   const std::size_t slash = parameter.name.rfind('/');
   const std::string base = base_name(parameter.name);
@@ -103,7 +107,7 @@ std::vector<double> initial_values(const std::string& global_name, const Paramet
   if (parameter.shape.size() == 1) return std::vector<double>(elements, ends_with(parameter.name, ".bias") ? 0.0 : 1.0);
   const std::uint64_t name = counter::hash(global_name);
   const double scale = std::sqrt(3.0 / static_cast<double>(slice.whole_columns));
-  const std::int64_t rows = is_table(base_name(parameter.name)) ? model.vocab : rows_of(parameter);
+  const std::int64_t rows = unpadded_rows_of(parameter, model);
   std::vector<double> values;
   values.reserve(elements);
   for (const Slice::Rows& piece : slice.rows)

@@ -45,6 +45,9 @@ struct SlicePlace {
 /// Rows of the whole parameter: of all experts together.
 [[nodiscard]] std::int64_t rows_of(const Parameter& parameter);
 
+/// The same without the rows that tables are padded by.
+[[nodiscard]] std::int64_t unpadded_rows_of(const Parameter& parameter, const ModelSpec& model);
+
 /// Name of a parameter in the whole model: "embedding", "layers.3.qkv". A tied output table is "embedding".
 [[nodiscard]] std::string global_name(const Parameter& parameter, int layer, bool tied);
 

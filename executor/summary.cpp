@@ -15,11 +15,15 @@ std::vector<RunFollower::Step> RunFollower::poll() {
   for (std::size_t end = pending_.find('\n'); end != std::string::npos; end = pending_.find('\n')) {
     const auto line = parse_json(std::string_view(pending_).substr(0, end), file_.string());
     pending_.erase(0, end + 1);
+    if (line && line->contains("restart")) go_back((*line)["restart"]["step"].get<int>());
     if (line && line->contains("error")) errors_.push_back(*line);
     if (!line || !line->contains("loss")) continue; // the header, or what a rank says besides its steps
-    const auto at = (*line)["step"].get<std::size_t>();
+    const int number = (*line)["step"].get<int>();
+    if (number < first_) continue;
+    const auto at = static_cast<std::size_t>(number - first_);
     if (steps_.size() <= at) steps_.resize(at + 1);
     Step& step = steps_[at];
+    step.number = number;
     step.loss += (*line)["loss"].get<double>();
     step.seconds = std::max(step.seconds, (*line)["step_time_s"].get<double>());
     ++step.ranks;
@@ -32,9 +36,20 @@ std::vector<RunFollower::Step> RunFollower::poll() {
   return done;
 }
 
+/// What was done after the checkpoint that a restart goes on from is done again.
+void RunFollower::go_back(int step) {
+  ++restarts_;
+  errors_ = Json::array();
+  const auto kept = static_cast<std::size_t>(std::max(0, step - first_));
+  if (steps_.size() > kept) steps_.resize(kept);
+  reported_ = std::min(reported_, kept);
+}
+
 Json RunFollower::summary() const {
   Json json;
   json["steps"] = reported_;
+  json["first_step"] = first_;
+  json["restarts"] = restarts_;
   std::vector<double> times;
   Json losses = Json::array();
   for (std::size_t i = 0; i < reported_; ++i) {

@@ -12,25 +12,31 @@ namespace foretrain {
 /// Follows a run's file while ranks append to it, and adds up what they say.
 class RunFollower {
 public:
-  /// The first `warmup` steps are not measured.
-  RunFollower(std::filesystem::path file, int world, int warmup)
-      : file_(std::move(file)), world_(world), warmup_(warmup) {}
+  /// Steps count from `first` on; the first `warmup` of them are not measured.
+  RunFollower(std::filesystem::path file, int world, int first, int warmup)
+      : file_(std::move(file)), world_(world), first_(first), warmup_(warmup) {}
 
   struct Step {
+    int number = 0;
     double loss = 0;    ///< of the global batch
     double seconds = 0; ///< of the slowest rank
     int ranks = 0;      ///< that have reported
   };
-  /// Reads what is new; the steps that every rank has finished since the last call, in order.
+  /// Reads what is new; the steps that every rank has finished since the last call, in order. After a restart those after
+  /// the checkpoint come once more.
   [[nodiscard]] std::vector<Step> poll();
-  /// `steps`, `step_time_s` (median of the measured steps), `loss` per step, `memory` per
-  /// rank, `errors` of ranks that gave up.
+  /// `steps`, `first_step`, `restarts`, `step_time_s` (median of the measured steps), `loss` per step, `memory` per rank,
+  /// `errors` of ranks that gave up since the last restart.
   [[nodiscard]] Json summary() const;
 
 private:
+  void go_back(int step);
+
   std::filesystem::path file_;
   int world_;
+  int first_;
   int warmup_;
+  int restarts_ = 0;
   std::streamoff read_ = 0;
   std::string pending_; ///< a line that is not complete yet
   std::vector<Step> steps_;

@@ -17,7 +17,7 @@ TEST(AppendLine, SaysThatADiskIsFull) {
 TEST(RunFollower, AddsUpRanksAndWaitsForTheSlowest) {
   const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "follower.json";
   ASSERT_TRUE(start_file(file));
-  RunFollower follower(file, 2, 1);
+  RunFollower follower(file, 2, 0, 1);
   ASSERT_TRUE(append_line(file, Json{{"format", "foretrain-run 1"}}));
   ASSERT_TRUE(append_line(file, Json{{"rank", 1}, {"step", 0}, {"loss", 0.5}, {"step_time_s", 2.0}}));
   EXPECT_TRUE(follower.poll().empty()) << "rank 0 has not reported";
@@ -32,6 +32,29 @@ TEST(RunFollower, AddsUpRanksAndWaitsForTheSlowest) {
   EXPECT_EQ(summary["steps"], 1);
   EXPECT_EQ(summary["memory"].size(), 1U);
   EXPECT_EQ(summary["memory"][0]["peak_allocated_bytes"], 7);
+  std::filesystem::remove(file);
+}
+
+TEST(RunFollower, GoesBackToTheCheckpointAfterARestart) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "follower-restart.json";
+  ASSERT_TRUE(start_file(file));
+  RunFollower follower(file, 1, 10, 0); // the run itself goes on from step 10
+  const auto step = [&](int number, double loss) {
+    ASSERT_TRUE(append_line(file, Json{{"rank", 0}, {"step", number}, {"loss", loss}, {"step_time_s", 1.0}}));
+  };
+  for (const int number : {10, 11, 12}) step(number, number);
+  EXPECT_EQ(follower.poll().size(), 3U);
+  ASSERT_TRUE(append_line(file, Json{{"rank", 0}, {"error", "lost"}}));
+  ASSERT_TRUE(append_line(file, Json{{"restart", {{"number", 1}, {"step", 11}}}}));
+  step(11, 111);
+  const auto again = follower.poll();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].number, 11);
+  const Json summary = follower.summary();
+  EXPECT_EQ(summary["loss"], (Json{10.0, 111.0}));
+  EXPECT_EQ(summary["first_step"], 10);
+  EXPECT_EQ(summary["restarts"], 1);
+  EXPECT_FALSE(summary.contains("errors")) << "that was before the restart";
   std::filesystem::remove(file);
 }
 

@@ -18,6 +18,9 @@
 #include "core/program/names.h"
 #include "core/spec/presets.h"
 #include "executor/allocator.h"
+#include "executor/checkpoint/hugging_face.h"
+#include "executor/checkpoint/saver.h"
+#include "executor/checkpoint/state.h"
 #include "executor/communicators/gloo.h"
 #include "executor/slices.h"
 
@@ -75,6 +78,24 @@ private:
   std::mutex mutex_;
   std::map<std::string, Tensor> whole_;
 };
+
+/// First step; what a checkpoint or an export has is the rank's.
+Result<int> restore_from(const Besides& besides, const Plan& plan, const Program& program, int rank, Rank& executor) {
+  if (!besides.resume.empty()) {
+    FORETRAIN_TRY(const Checkpoint checkpoint, read_checkpoint(besides.resume));
+    if (auto same = check_same_training(checkpoint, plan, {0, 1, "synthetic"}); !same)
+      return tl::unexpected<Error>(same.error());
+    FORETRAIN_TRY(PieceSource source, open_shards(checkpoint));
+    if (auto done = restore(source, plan, program.mesh, rank, checkpoint.state.steps, executor); !done)
+      return tl::unexpected<Error>(done.error());
+    return checkpoint.state.steps;
+  }
+  if (besides.weights.empty()) return 0;
+  FORETRAIN_TRY(PieceSource source, open_hugging_face(besides.weights, plan.model));
+  if (auto done = restore_weights(source, plan, program.mesh, rank, executor); !done)
+    return tl::unexpected<Error>(done.error());
+  return 0;
+}
 
 } // namespace
 
@@ -147,7 +168,8 @@ ModelSpec deepseek_like() {
   return m;
 }
 
-RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, bool forced_routing) {
+RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, bool forced_routing,
+                       const Besides& besides) {
   static const bool counts = (install_counting_allocator(), true);
   EXPECT_TRUE(counts);
   const Program program = lowered(plan);
@@ -174,7 +196,10 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, 
       ADD_FAILURE() << to_string(communicator.error());
       return;
     }
-    const int tp_index = program.mesh.coordinate(rank, Axis::tp);
+    const auto give_up = [&](const Error& error) {
+      const std::lock_guard lock(mutex);
+      outcome.errors.push_back(to_string(error));
+    };
     AllocatorAccount& account = *accounts[static_cast<std::size_t>(rank)];
     const AccountScope scope(&account);
     RankOptions options;
@@ -204,15 +229,18 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, 
       const std::lock_guard lock(mutex);
       outcome.scratch[std::string(id_of(op.pass)) + " " + name_of(op)] = {op.scratch.value, taken};
     };
+    options.tokens = besides.tokens;
     Rank executor(plan, program, rank, **communicator, options);
-    for (int step = 0; step < steps; ++step) {
+    const auto first = restore_from(besides, plan, program, rank, executor);
+    if (!first) return give_up(first.error());
+    CheckpointSaver saver(besides.checkpoint, plan, program, rank, **communicator, executor,
+                          [](const Json&) { return Result<void>{}; });
+    for (int step = *first; step < steps; ++step) {
       auto record = executor.step(step);
-      if (!record) {
-        ADD_FAILURE() << to_string(record.error());
-        return;
-      }
+      if (!record) return give_up(record.error());
+      if (auto saved = saver.after_step({step + 1, options.seed, "synthetic"}, step + 1 == steps); !saved)
+        return give_up(saved.error());
       const std::lock_guard lock(mutex);
-      if (tp_index == 0) outcome.losses[static_cast<std::size_t>(step)] += record->loss;
       outcome.gradient_norms[static_cast<std::size_t>(step)] = record->gradient_norm;
       outcome.records[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)] = std::move(*record);
     }
@@ -221,6 +249,13 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, 
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world; ++rank) threads.emplace_back(run_rank, rank);
   for (std::thread& thread : threads) thread.join();
+  // In the order of ranks, so that the same run has the same sum.
+  for (std::size_t step = 0; step < outcome.losses.size(); ++step)
+    for (const StepRecord& record : outcome.records[step]) outcome.losses[step] += record.loss;
+  if (!outcome.errors.empty()) {
+    if (!besides.may_fail) ADD_FAILURE() << outcome.errors.front();
+    return outcome;
+  }
   for (const auto& step : gradients) outcome.gradients.push_back(step->take());
   outcome.weights = weights.take();
   return outcome;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,6 +10,7 @@
 
 #include "core/program/program.h"
 #include "core/spec/plan.h"
+#include "executor/checkpoint/checkpoint.h"
 #include "executor/interpreter.h"
 
 /// Tiny models, and runs of several ranks as threads of one process.
@@ -30,10 +33,19 @@ struct RunOutcome {
   std::vector<std::vector<StepRecord>> records;                         ///< per step and rank
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> scratch; ///< of ops that took other bytes than the
                                                                         ///< Program says: said, taken
+  std::vector<std::string> errors;                                      ///< of ranks that gave up; then weights are empty
 };
-/// Runs `steps` steps with one thread per rank over a HashStore.
+/// What a run of threads does besides.
+struct Besides {
+  std::filesystem::path resume; ///< a checkpoint that it goes on from; what the outcome says of earlier steps is empty
+  std::filesystem::path weights; ///< under Hugging Face's names, to start from
+  CheckpointOptions checkpoint;
+  std::function<std::vector<std::int64_t>(std::int64_t sequence, std::int64_t count)> tokens;
+  bool may_fail = false; ///< errors are the outcome's business
+};
+/// Runs `steps` steps (those before a checkpoint included) with one thread per rank over a HashStore.
 [[nodiscard]] RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer = {},
-                                     bool forced_routing = true);
+                                     bool forced_routing = true, const Besides& besides = {});
 
 /// Small experts in every second layer of `llama_like`, a shared one too.
 [[nodiscard]] ModelSpec mixtral_like();
