@@ -17,7 +17,9 @@ double median_after(const std::vector<double>& values, int warmup) {
 }
 
 void read_header(const Json& line, MeasuredRun& run) {
+  if (run.restarts > 0) return; // the first one stands
   run.warmup = line.value("warmup", 0);
+  run.first_step = line.value("first_step", 0);
   run.environment = Json::object();
   for (const auto& [key, value] : line.items())
     if (key != "plan" && key != "steps") run.environment[key] = value;
@@ -32,8 +34,31 @@ void read_times(const Json& times, MeasuredRank& rank) {
   for (std::size_t i = 0; i < medians.size(); ++i) rank.ops.push_back({samples, medians[i], low.at(i), high.at(i)});
 }
 
-void read_step(const Json& line, MeasuredRank& rank, std::vector<double>& losses) {
-  const auto step = line.at("step").get<std::size_t>();
+/// What was done after the checkpoint that a restart goes on from is done again.
+void go_back(const Json& restart, MeasuredRun& run) {
+  ++run.restarts;
+  run.failure.clear();
+  const auto kept = static_cast<std::size_t>(std::max(0, restart.at("step").get<int>() - run.first_step));
+  if (run.loss.size() > kept) run.loss.resize(kept);
+  for (MeasuredRank& rank : run.ranks) {
+    if (rank.step_seconds.size() > kept) rank.step_seconds.resize(kept);
+    rank.error.clear();
+  }
+}
+
+void read_checkpoint(const Json& line, std::vector<MeasuredCheckpoint>& checkpoints) {
+  const int steps = line.at("steps").get<int>();
+  if (checkpoints.empty() || checkpoints.back().steps != steps) checkpoints.push_back({steps, 0, 0, 0, false});
+  MeasuredCheckpoint& checkpoint = checkpoints.back();
+  checkpoint.bytes += line.at("bytes").get<std::int64_t>();
+  checkpoint.stall_seconds = std::max(checkpoint.stall_seconds, line.at("stall_s").get<double>());
+  checkpoint.write_seconds = std::max(checkpoint.write_seconds, line.at("write_s").get<double>());
+  checkpoint.background = line.value("background", false);
+}
+
+void read_step(const Json& line, int first, MeasuredRank& rank, std::vector<double>& losses) {
+  if (line.at("step").get<int>() < first) return;
+  const auto step = static_cast<std::size_t>(line["step"].get<int>() - first);
   if (rank.step_seconds.size() <= step) rank.step_seconds.resize(step + 1);
   rank.step_seconds[step] = line.at("step_time_s").get<double>();
   rank.peak_bytes = std::max(rank.peak_bytes, line.value("peak_allocated_bytes", std::int64_t{-1}));
@@ -56,17 +81,19 @@ void read_line(const Json& line, MeasuredRun& run) {
     run.failure = line["summary"].value("failure", std::string());
     return;
   }
+  if (line.contains("restart")) return go_back(line["restart"], run);
   const auto number = line.at("rank").get<std::size_t>();
   if (number >= kMostRanks) return;
   if (run.ranks.size() <= number) run.ranks.resize(number + 1);
   MeasuredRank& rank = run.ranks[number];
   if (line.contains("op_times")) return read_times(line["op_times"], rank);
+  if (line.contains("checkpoint")) return read_checkpoint(line["checkpoint"], run.checkpoints);
   if (line.contains("error")) {
     rank.error = line["error"].get<std::string>();
     if (run.failure.empty()) run.failure = rank.error; // until the launcher knows better
     return;
   }
-  read_step(line, rank, run.loss);
+  read_step(line, run.first_step, rank, run.loss);
 }
 
 /// The steps that every rank has finished.

@@ -41,9 +41,21 @@ struct ProbedCollective {
   double seconds = 0;
 };
 
+/// A checkpoint, all ranks together.
+struct MeasuredCheckpoint {
+  int steps = 0;            ///< done when it was made
+  std::int64_t bytes = 0;   ///< of all shards
+  double stall_seconds = 0; ///< that the slowest rank's training waited
+  double write_seconds = 0; ///< that the slowest rank wrote
+  bool background = false;
+};
+
 struct MeasuredRun {
-  Json environment; ///< hardware and versions
-  int warmup = 0;   ///< steps that are not measured
+  Json environment;   ///< hardware and versions
+  int first_step = 0; ///< of the training: what is listed by step begins with it
+  int warmup = 0;     ///< steps that are not measured
+  int restarts = 0;   ///< after each the steps since the checkpoint were done again; the later ones count
+  std::vector<MeasuredCheckpoint> checkpoints;
   std::vector<MeasuredRank> ranks;
   std::vector<double> step_seconds; ///< of the slowest rank, of the steps that every rank finished
   std::vector<double> loss;         ///< of the global batch

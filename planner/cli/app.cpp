@@ -141,6 +141,25 @@ void add_run(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   command->add_option("--timeout", o.timeout_s, "seconds that a transfer may take before the run is given up")
       ->capture_default_str();
+  command->add_option("--checkpoint", o.checkpoint, "folder for checkpoints; one is made after the last step");
+  command->add_option("--checkpoint-every", o.checkpoint_every, "steps between two checkpoints; 0: only the last")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command->add_flag("--checkpoint-background", o.checkpoint_background,
+                    "copy the state in memory and write it while training goes on");
+  command->add_option("--resume", o.resume,
+                      "go on from a checkpoint, or from the newest in a folder, under any layout; --steps counts from 0");
+  command
+      ->add_option("--max-restarts", o.max_restarts,
+                   "times that a run which lost a rank goes on from its newest checkpoint (--launcher local)")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--weights", o.weights,
+                      "start from weights under Hugging Face's names: a folder of safetensors files");
+  command->add_option("--tokens", o.tokens, "file of tokens to train on, instead of synthetic ones");
+  command->add_option("--token-type", o.token_type, "of that file's tokens")
+      ->check(CLI::IsMember({"uint16", "uint32"}))
+      ->capture_default_str();
   command->add_option("--out", o.out, "folder for records and logs; without it beside the database");
   command->add_option("--db", o.database, "database file to keep the run in")->capture_default_str();
   command->add_flag("--dry-run", o.dry_run, "slurm: print the script that would be submitted");

@@ -73,6 +73,14 @@ struct RunOptions {
   double learning_rate = 1e-3;
   double clip_norm = 1;
   double timeout_s = 60;
+  std::string checkpoint;             ///< folder; empty: none are made
+  int checkpoint_every = 0;           ///< steps; 0: only after the last
+  bool checkpoint_background = false; ///< written while training goes on
+  std::string resume;                 ///< a checkpoint, or the folder of several
+  int max_restarts = 0;
+  std::string weights;                ///< folder of safetensors files under Hugging Face's names
+  std::string tokens;                 ///< file; empty: synthetic ones
+  std::string token_type = "uint16";
   std::string out; ///< folder; empty: beside the database
   bool dry_run = false;               ///< slurm: print the script
   std::string time;                   ///< slurm: limit, as sbatch takes it

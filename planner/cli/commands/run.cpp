@@ -32,6 +32,18 @@ std::vector<std::string> arguments_of(const Context& context, const RunOptions& 
   add("--learning-rate", number_text(o.learning_rate));
   add("--clip-norm", number_text(o.clip_norm));
   add("--timeout", number_text(o.timeout_s));
+  std::error_code ignored; // ranks may start in another folder
+  const auto add_path = [&](const char* name, const std::string& value) {
+    if (!value.empty()) add(name, fs::absolute(value, ignored).string());
+  };
+  add_path("--checkpoint", o.checkpoint);
+  if (o.checkpoint_every > 0) add("--checkpoint-every", std::to_string(o.checkpoint_every));
+  if (o.checkpoint_background) list.emplace_back("--checkpoint-background");
+  add_path("--resume", o.resume);
+  if (o.max_restarts > 0) add("--max-restarts", std::to_string(o.max_restarts));
+  add_path("--weights", o.weights);
+  add_path("--tokens", o.tokens);
+  if (!o.tokens.empty()) add("--token-type", o.token_type);
   add("--out", (folder / kRecords).string());
   if (o.launcher == "local") add("--logs", folder.string());
   add("--data", context.data.root.string());
@@ -50,6 +62,17 @@ Json memory_json(const ExecutedPlan& plan, const MeasuredRun& run) {
   return list;
 }
 
+Json checkpoints_json(const MeasuredRun& run) {
+  Json list = Json::array();
+  for (const MeasuredCheckpoint& checkpoint : run.checkpoints)
+    list.push_back({{"steps", checkpoint.steps},
+                    {"bytes", checkpoint.bytes},
+                    {"stall_s", checkpoint.stall_seconds},
+                    {"write_s", checkpoint.write_seconds},
+                    {"background", checkpoint.background}});
+  return list;
+}
+
 Json document(const ExecutedPlan& plan, const MeasuredRun& run, std::int64_t id, RunEnd end, const std::string& message,
               const fs::path& folder) {
   const JobSpec& job = plan.loaded.plan.job;
@@ -65,6 +88,9 @@ Json document(const ExecutedPlan& plan, const MeasuredRun& run, std::int64_t id,
   json["evidence"] = std::string(id_of(plan.prediction.evidence));
   json["memory"] = memory_json(plan, run);
   json["loss"] = run.loss;
+  json["first_step"] = run.first_step;
+  json["restarts"] = run.restarts;
+  json["checkpoints"] = checkpoints_json(run);
   json["folder"] = folder.string();
   json["environment"] = run.environment;
   if (plan.asked)
@@ -95,6 +121,9 @@ std::string summary_text(const ExecutedPlan& plan, const MeasuredRun& run, std::
                         static_cast<double>(promised.value) / 1048576,
                         error_text(static_cast<double>(promised.value), peak));
   }
+  for (const MeasuredCheckpoint& checkpoint : run.checkpoints)
+    text += fmt::format("checkpoint after {} steps: {:.1f} MiB, training waited {:.2f} s\n", checkpoint.steps,
+                        static_cast<double>(checkpoint.bytes) / 1048576, checkpoint.stall_seconds);
   return text + fmt::format("foretrain compare {} --db {}\n", id, database);
 }
 

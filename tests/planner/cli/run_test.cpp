@@ -59,6 +59,29 @@ TEST(Run, KeepsWhatWasMeasuredBesideWhatWasPredicted) {
   EXPECT_NE(table.out.find("op/forward ffn_up"), std::string::npos) << table.out;
 }
 
+TEST(Run, GoesOnFromACheckpoint) {
+  const Folder folder;
+  const std::string plan = tiny_plan(folder, R"("tp": 2)");
+  const std::string database = folder / "runs.db";
+  const Outcome first = foretrain({"run", plan, "--steps", "2", "--db", database, "--checkpoint", folder / "c", "--json"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  ASSERT_EQ(first.json()["checkpoints"].size(), 1U);
+  EXPECT_EQ(first.json()["checkpoints"][0]["steps"], 2);
+  EXPECT_GT(first.json()["checkpoints"][0]["bytes"].get<std::int64_t>(), 0);
+  const Outcome second = foretrain({"run", plan, "--steps", "5", "--warmup", "1", "--db", database, "--resume",
+                                    folder / "c", "--json"});
+  ASSERT_EQ(second.code, 0) << second.err;
+  const Json run = second.json();
+  EXPECT_EQ(run["first_step"], 2);
+  EXPECT_EQ(run["steps"], 3);
+  EXPECT_EQ(run["loss"].size(), 3U);
+  EXPECT_EQ(run["restarts"], 0);
+  EXPECT_GT(run["step_time_s"].get<double>(), 0);
+  const Outcome done = foretrain({"run", plan, "--steps", "2", "--db", database, "--resume", folder / "c"});
+  EXPECT_EQ(done.code, 1);
+  EXPECT_NE(done.err.find("2 steps are done"), std::string::npos) << done.err;
+}
+
 TEST(Run, KeepsTheForecastForTheUsersFrameworkToo) {
   const Folder folder;
   const std::string plan = tiny_plan(folder, R"("dp_shard": 2)", "megatron-core");
