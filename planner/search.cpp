@@ -18,6 +18,7 @@
 #include "planner/layouts.h"
 #include "planner/refine.h"
 #include "planner/rules/rule.h"
+#include "planner/ties.h"
 
 namespace foretrain {
 namespace {
@@ -312,17 +313,6 @@ std::vector<int> pareto_of(const std::vector<Candidate>& ranked) {
   return front;
 }
 
-/// Plans within the best one's own part of the interval: between plans of one study the rest of the error is shared.
-int tied_with_best(const std::vector<Candidate>& ranked, const std::optional<Intervals>& intervals) {
-  constexpr double kOwnShare = 0.2; // estimate where no data folder is given
-  if (ranked.empty()) return 0;
-  const Prediction& best = ranked.front().prediction;
-  const double step = best.step_time.value;
-  const double reach = intervals ? step * intervals->time[static_cast<std::size_t>(best.evidence)].own_high
-                                 : step + kOwnShare * (best.step_time_interval[1].value - step);
-  return static_cast<int>(std::count_if(ranked.begin(), ranked.end(), [&](const Candidate& c) { return c.prediction.step_time.value <= reach; }));
-}
-
 /// The framework on this cluster's devices; without a data folder as it is.
 Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster, const std::string& data) {
   if (data.empty()) return OnDevice{framework, calibration};
@@ -368,6 +358,7 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
     for (Candidate& candidate : result.ranked) set_intervals(candidate.prediction, *intervals);
   result.pareto = pareto_of(result.ranked);
   result.tied_with_best = tied_with_best(result.ranked, intervals);
+  result.preferred = preferred_of(result.ranked, intervals, evaluator.capacity());
   result.elapsed_s = seconds_since(start);
   return result;
 }

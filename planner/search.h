@@ -63,6 +63,7 @@ struct SearchResult {
   std::vector<int> pareto;                      ///< indices into `ranked` on the step time / device memory front
   std::vector<NearMiss> near_misses;
   int tied_with_best = 0;                       ///< ranked plans within the best one's interval of its own
+  int preferred = -1;                           ///< index into `ranked` of the one to take among those that tie (ties.h)
   bool complete = true;                         ///< false: stopped early
   double search_s = 0;
   double elapsed_s = 0;

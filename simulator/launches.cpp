@@ -9,20 +9,25 @@ double launches(const Block& block, Pass pass) {
   // experts against 37 to 53. Ends: a norm, a product and a loss, or a lookup.
   constexpr double kExperts = 2.2;
   constexpr double kEnd = 0.5;
+  // A round of ring attention: an exchange, halves of keys and values copied, a kernel of attention, sums and output
+  // corrected, 5 kernels forward (TransformerEngine attention/dot_product_attention/context_parallel.py).
+  constexpr double kRound = 0.3;
   if (block.ops(pass).empty()) return 0;
   double again = 0; // ops of the forward that are run once more
   bool experts = false;
+  double rounds = 0;
   for (const Op& op : block.ops(pass)) {
     if (op.pass == Pass::recompute) again += 1;
     experts = experts || op.segment == Segment::router;
+    if (op.kind == OpKind::collective && op.collective == Collective::ring_exchange) rounds += 1;
   }
   const double whole = std::max<double>(1, static_cast<double>(block.forward.size()));
   const double passes = (pass == Pass::backward ? 2 : 1) + again / whole;
   switch (block.kind) {
   case BlockKind::layer:
-    return passes * block.layers * (experts ? kExperts : 1);
+    return passes * block.layers * (experts ? kExperts : 1) + kRound * rounds;
   case BlockKind::mtp:
-    return passes * ((experts ? kExperts : 1) + kEnd);
+    return passes * ((experts ? kExperts : 1) + kEnd) + kRound * rounds;
   case BlockKind::embedding:
   case BlockKind::head:
     return passes * kEnd;

@@ -25,6 +25,22 @@ std::int64_t padded_vocab(const ModelSpec& model, const JobSpec& job, const Sema
   return (rows + multiple - 1) / multiple * multiple;
 }
 
+namespace {
+
+/// Where the product of a weight gradient adds to the gradient buffer, autograd is given a cached gradient in its place
+/// (`dummy_weight_gradients`); frameworks of Megatron's family without it write the gradient and add it in another kernel
+/// (F.linear in bigscience-workshop/Megatron-DeepSpeed megatron/mpu/layers.py and Aleph-Alpha/scaling core/nn/linear). Autograd
+/// adds a gradient to one of its own type, and keeps the first as it is; a wider sum (DeepSpeed runtime/bf16_optimizer.py)
+/// takes a cast copy first, of every micro-batch.
+double gradient_sum_of(const JobSpec& job, const Semantics& semantics, const Layout& layout, std::int64_t width) {
+  if (semantics.family != SemanticsFamily::megatron || semantics.dummy_weight_gradients) return 0;
+  const std::int64_t sum = bits_of(job.gradient) / 8;
+  if (sum > width) return static_cast<double>(width + sum + 3 * sum);
+  return job.global_batch > std::int64_t{layout.micro_batch} * layout.dp() ? static_cast<double>(3 * width) : 0;
+}
+
+} // namespace
+
 LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout,
                           const DeviceSpec& device, bool split_backward) {
   LayerContext c;
@@ -57,6 +73,7 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
   });
   c.batch_first = listed && job.deterministic && job.attention == AttentionKernel::flash && layout.micro_batch > 1;
   c.low = low_precision(job, semantics, device);
+  c.gradient_sum = gradient_sum_of(job, semantics, layout, c.width);
   return c;
 }
 

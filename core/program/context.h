@@ -32,6 +32,7 @@ struct LayerContext {
   bool split_backward = false;   ///< the schedule runs I and W apart
   bool batch_first = false;      ///< attention runs in another order than the rest and keeps its output in both
   LowPrecision low;              ///< what an 8- or 4-bit recipe changes
+  double gradient_sum = 0;       ///< bytes per weight of the kernel that adds its gradient, 0 where the product does
 };
 
 [[nodiscard]] LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,

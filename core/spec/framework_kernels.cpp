@@ -37,6 +37,17 @@ Result<void> set_attention(Calibration& calibration, const Json& file, const std
   return {};
 }
 
+/// Products and attention at the clock that the device keeps in a training step.
+void slow_down(Calibration& calibration, double speed) {
+  calibration.gemm.efficiency *= speed;
+  if (calibration.gemm.fp8) *calibration.gemm.fp8 *= speed;
+  if (calibration.gemm.fp4) *calibration.gemm.fp4 *= speed;
+  for (AttentionPoint& point : calibration.attention.heads) {
+    point.forward *= speed;
+    point.backward *= speed;
+  }
+}
+
 } // namespace
 
 Result<OnDevice> on_device(const Semantics& semantics, const Calibration& calibration, const DeviceSpec& device,
@@ -47,6 +58,10 @@ Result<OnDevice> on_device(const Semantics& semantics, const Calibration& calibr
   if (const auto hosts = file.find("launch_time"); hosts != file.end()) {
     FORETRAIN_TRY(const double time, factor(*hosts, device, path.string() + ":/launch_time"));
     result.semantics.host_per_layer = semantics.host_per_layer * time;
+  }
+  if (const auto clocks = file.find("training_clock"); clocks != file.end()) {
+    FORETRAIN_TRY(const double speed, factor(*clocks, device, path.string() + ":/training_clock"));
+    slow_down(result.calibration, speed);
   }
   const Json::json_pointer own("/frameworks/" + semantics.name);
   if (!file.contains(own)) return result;

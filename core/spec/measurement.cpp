@@ -39,6 +39,7 @@ public:
         continue;
       }
       row.assumed.push_back(assumption.key + " " + assumption.value);
+      if (assumption.memory_open) row.memory_open.push_back(assumption.key);
     }
   }
 
@@ -177,6 +178,7 @@ Result<Measurement> read_row(const CsvRecord& record, const std::string& file,
   read_model(cells, row);
   read_job_and_layout(cells, row);
   read_figures(cells, row);
+  if (row.notes.find("cpu_offloading_num_layers=") != std::string::npos) row.memory_open.push_back("offload");
   if (cells.error()) return tl::unexpected<Error>(*cells.error());
   return row;
 }

@@ -135,6 +135,8 @@ struct Measurement {
   std::map<std::string, std::string> extras;
   /// What an assumption filled in: column and value. Told beside every comparison.
   std::vector<std::string> assumed;
+  /// What the source leaves open and memory hangs on: recomputation or offload that is assumed, or not modelled.
+  std::vector<std::string> memory_open;
   bool operator==(const Measurement&) const = default;
 };
 
@@ -184,6 +186,7 @@ struct Assumption {
   std::string value;
   std::map<std::string, std::vector<std::string>> when;
   std::string why;
+  bool memory_open = false; ///< the source does not say, and whether a run fits hangs on it
   bool operator==(const Assumption&) const = default;
 };
 
@@ -242,6 +245,7 @@ struct MeasuredPlan {
   MemoryRank memory_rank = MemoryRank::unstated;
   bool out_of_memory = false;     ///< the run ended so
   std::vector<std::string> notes; ///< what was assumed
+  std::vector<std::string> memory_open; ///< as of the row
   bool operator==(const MeasuredPlan&) const = default;
 };
 

@@ -43,6 +43,10 @@ Result<Assumption> assumption_from(const Json& json, const std::string& where) {
   FORETRAIN_TRY(result.key, text_at(json, "key", where));
   FORETRAIN_TRY(result.value, text_at(json, "value", where));
   FORETRAIN_TRY(result.why, text_at(json, "why", where));
+  if (const auto open = json.find("memory_open"); open != json.end()) {
+    if (!open->is_boolean()) return fail(where + "/memory_open", "is not true or false");
+    result.memory_open = open->get<bool>();
+  }
   const std::vector<std::string> keys = assumable_keys();
   if (std::find(keys.begin(), keys.end(), result.key) == keys.end())
     return fail(where + "/key", "unknown key '" + result.key + "'", hint_for(result.key, keys));
@@ -109,6 +113,8 @@ void read_megatron_arguments(const std::string& arguments, Texts& extras) {
   extras["overlap_gradients"] = has("overlap-grad-reduce") ? "1" : "0";
   extras["overlap_parameters"] = has("overlap-param-gather") ? "1" : "0";
   if (has("tp-comm-overlap")) extras["overlap_tp"] = "1";
+  if (list.find(",cuda-graph-impl:") != std::string::npos || has("external-cuda-graph"))
+    extras["semantics"] = "megatron-core-graphs";
   if (const auto at = list.find(",mtp-num-layers:"); at != std::string::npos)
     extras["mtp_layers"] = list.substr(at + 16, list.find(',', at + 16) - at - 16);
   // The fusion's default implementation is Megatron's own, which keeps what the unfused loss keeps.

@@ -32,6 +32,9 @@ MaybeSkip check_trust(const Measurement& row) {
   if ((contains(row.model, "LoRA") && !extra(row, "lora")) || contains(row.model, "SFT")) return Skip{SkipReason::fine_tuning, row.model};
   for (const std::string_view wording : {"hybrid Mamba", "hybrid GDN", "hybrid SSM", "Mamba-Transformer"})
     if (contains(row.notes, wording)) return Skip{SkipReason::hybrid_model, row.model};
+  // No semantics here describe activations that wait on the host.
+  if (constexpr std::string_view kOffload = "fine-grained-activation-offloading"; contains(row.notes, kOffload))
+    return Skip{SkipReason::unsupported_feature, std::string(kOffload)};
   const bool ran = row.outcome.empty() || row.outcome == "ok";
   if (!ran && !contains(row.outcome, "OOM")) return Skip{SkipReason::outcome, row.outcome};
   return std::nullopt;
@@ -386,6 +389,7 @@ Result<tl::expected<MeasuredPlan, Skip>> plan_of(const Measurement& row, const M
   if (!cluster) return skipped(cluster.error());
   measured.plan.cluster = std::move(*cluster);
   measured.notes = row.assumed;
+  measured.memory_open = row.memory_open;
   return tl::expected<MeasuredPlan, Skip>(std::move(measured));
 }
 

@@ -99,8 +99,20 @@ Json plan_document(const Study& study, const SearchResult& result) {
     json["near_misses"].push_back(
         {{"plan", to_json(plan_with(study, miss.layout))}, {"rejection", to_json(miss.rejection)}});
   json["tied_with_best"] = result.tied_with_best;
+  json["preferred"] = result.preferred < 0 ? Json() : Json(result.preferred);
   return json;
 }
+
+namespace {
+
+/// Which of the plans that tie to take, where it is not the first.
+std::string preference_text(const SearchResult& result) {
+  if (result.preferred <= 0) return "";
+  const Layout& layout = result.ranked[static_cast<std::size_t>(result.preferred)].layout;
+  return fmt::format("; number {} has the fewest moving parts of those with memory to spare: {}", result.preferred + 1, describe(layout));
+}
+
+} // namespace
 
 std::string plan_text(const Study& study, const SearchResult& result, int width, bool color) {
   std::string text = wrapped(job_line(study.model, study.cluster, study.job), width);
@@ -118,8 +130,8 @@ std::string plan_text(const Study& study, const SearchResult& result, int width,
   if (!result.complete) text += "stopped early: the best of what was searched\n";
   text += counts_text(result, width);
   if (result.tied_with_best > 1)
-    text += wrapped(fmt::format("{} of these lie within the uncertainty of the best: their order is not settled",
-                                result.tied_with_best),
+    text += wrapped(fmt::format("{} of these lie within the uncertainty of the best: their order is not settled{}",
+                                result.tied_with_best, preference_text(result)),
                     width);
   text += near_miss_text(result, width, color);
   const Candidate& best = result.ranked.front();

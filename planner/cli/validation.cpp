@@ -64,6 +64,7 @@ void compare(ValidatedRow& row, const MeasuredPlan& measured, const Prediction& 
   row.verdict = prediction.verdict;
   row.out_of_memory = measured.out_of_memory;
   row.notes = measured.notes;
+  row.memory_open = measured.memory_open;
   if (measured.step_time) row.measured_seconds = measured.step_time->value;
   if (measured.memory) row.measured_bytes = static_cast<double>(measured.memory->value);
   row.measured_kind = std::string(id_of(measured.memory_kind));

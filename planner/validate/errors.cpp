@@ -54,7 +54,7 @@ ValidationSummary summarise_rows(const Rows& rows) {
       continue;
     }
     ++summary.ran;
-    if (row->verdict == Verdict::oom) ++summary.wrongly_out_of_memory;
+    if (row->verdict == Verdict::oom) ++(row->memory_open.empty() ? summary.wrongly_out_of_memory : summary.open_out_of_memory);
     if (row->verdict == Verdict::illegal) {
       ++summary.called_illegal;
       ++summary.refused[row->rule];

@@ -27,6 +27,7 @@ struct ValidationSummary {
   int ran_out_of_memory = 0;     ///< measured
   int foreseen = 0;              ///< of these, predicted so
   int wrongly_out_of_memory = 0; ///< ran, predicted not to fit
+  int open_out_of_memory = 0;    ///< the same where the source leaves open what memory hangs on: says nothing
   int called_illegal = 0;        ///< ran, refused by a rule
   std::map<std::string, int> skipped;
   std::map<std::string, int> refused; ///< rule -> runs that ran

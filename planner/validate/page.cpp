@@ -69,12 +69,14 @@ std::string memory(const Accuracy& a) {
   for (const auto& [kind, errors] : a.all.summary.memory_by_kind)
     text += fmt::format("| {} | {} |\n", kind, errors_cells(errors));
   const ValidationSummary& s = a.all.summary;
-  const int right = s.foreseen + s.ran - s.wrongly_out_of_memory - s.called_illegal;
-  const int judged = s.ran_out_of_memory + s.ran;
+  const int judged = s.ran_out_of_memory + s.ran - s.open_out_of_memory;
+  const int right = judged - (s.ran_out_of_memory - s.foreseen) - s.wrongly_out_of_memory - s.called_illegal;
   text += fmt::format(
       "\n{} runs ended out of memory, {} of them foreseen; {} that ran are predicted not to fit. Right: {:.1f} % "
-      "of {} runs.\n",
-      s.ran_out_of_memory, s.foreseen, s.wrongly_out_of_memory, judged > 0 ? 100.0 * right / judged : 0.0, judged);
+      "of {} runs. {} more that ran are predicted not to fit, but their source leaves recomputation or offload open: "
+      "they are not judged.\n",
+      s.ran_out_of_memory, s.foreseen, s.wrongly_out_of_memory, judged > 0 ? 100.0 * right / judged : 0.0, judged,
+      s.open_out_of_memory);
   return text;
 }
 

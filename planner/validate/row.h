@@ -40,6 +40,7 @@ struct ValidatedRow {
   std::string outcome;        ///< measured: "ok", or what stopped the run
   bool out_of_memory = false; ///< measured
   bool held_out = false;      ///< of a group that no constant was fitted to
+  std::vector<std::string> memory_open; ///< what memory hangs on and the source does not say (recompute, offload)
   std::optional<double> predicted_seconds;
   std::optional<double> measured_seconds;
   std::optional<double> predicted_bytes; ///< of the kind and rank that was measured

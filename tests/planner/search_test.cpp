@@ -45,6 +45,7 @@ TEST(Search, GivesTheSameForAnyNumberOfJobs) {
   EXPECT_EQ(a.rejected, b.rejected);
   EXPECT_EQ(a.pareto, b.pareto);
   EXPECT_EQ(a.tied_with_best, b.tied_with_best);
+  EXPECT_EQ(a.preferred, b.preferred);
   ASSERT_EQ(a.ranked.size(), b.ranked.size());
   for (std::size_t i = 0; i < a.ranked.size(); ++i) {
     EXPECT_EQ(a.ranked[i].layout, b.ranked[i].layout) << i;

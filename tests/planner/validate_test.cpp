@@ -59,6 +59,17 @@ TEST(ValidationSummary, KeepsOutOfMemoryRunsApart) {
   EXPECT_EQ(summary.skipped.at("missing"), 1);
 }
 
+TEST(ValidationSummary, CountsRunsWhoseSourceLeavesMemoryOpenApart) {
+  ValidatedRow wrong;
+  wrong.verdict = Verdict::oom;
+  ValidatedRow open = wrong;
+  open.memory_open = {"recompute"};
+  const ValidationSummary summary = summarise_rows({&wrong, &open});
+  EXPECT_EQ(summary.ran, 2);
+  EXPECT_EQ(summary.wrongly_out_of_memory, 1);
+  EXPECT_EQ(summary.open_out_of_memory, 1);
+}
+
 TEST(Ranking, CountsTiesWithinOnePercentAsEqual) {
   EXPECT_DOUBLE_EQ(spearman({1, 2, 3, 4}, {10, 20, 30, 40}), 1);
   EXPECT_DOUBLE_EQ(spearman({1, 2, 3, 4}, {40, 30, 20, 10}), -1);

@@ -160,11 +160,14 @@ void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, in
     std::vector<Kernel> kernels;
     if (casts) kernels.push_back(quantisation(c, elements));
     kernels.push_back(gemm(c, linear.tokens, linear.out, linear.in, GemmRole::weight_gradient, linear.low));
+    const double weights = elements_of(linear.in, linear.out);
+    if (c.gradient_sum > 0) kernels.push_back(traffic(c, c.gradient_sum * weights));
     Op& op = b.compute(linear.segment, {input, grad_output}, {}, std::move(kernels));
     op.weight_gradients = {linear.weight};
     // The quantised gradient of the output, transposed where the products need it so, outlives the input gradient.
     if (linear.low)
       op.scratch = quantised_bytes(c, elements_of(linear.tokens, linear.out), 1) + (casts ? quantised_bytes(c, elements, 1) : Bytes(0));
+    if (c.gradient_sum > 0) op.scratch += Bytes(std::llround(static_cast<double>(c.width) * weights));
   });
 }
 

@@ -1,6 +1,17 @@
 #include "core/program/layers/norm.h"
 
 namespace foretrain::layers {
+namespace {
+
+/// Bytes per element that operators of their own move in a norm of 16-bit values computed in fp32
+/// (weight * (x.float() * rsqrt(mean(x²))).type_as(x), Aleph-Alpha/scaling@78489292b core/nn/norm/rms_norm.py).
+/// Forward: cast 2 + 4, square 4 + 4, mean 4, product 4 + 4, cast 4 + 2, weight 2 + 2.
+constexpr double kEagerForward = 36;
+/// Backward: gradients of value and weight 2 + 2 and 2 + 2 + 2 + 2, cast 2 + 4, product 4 + 4 and 4 + 4 + 4 + 4, mean 4,
+/// square (power, doubled, times the gradient) 8 + 8 + 12, sum of both paths 12, cast 4 + 2.
+constexpr double kEagerBackward = 92;
+
+} // namespace
 
 Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low) {
   const LayerContext& c = b.context();
@@ -32,7 +43,7 @@ void norm_forward(BlockBuilder& b, const Norm& norm) {
   std::vector<int> writes = {norm.output, norm.statistics};
   if (norm.product >= 0) {
     writes.insert(writes.end(), {norm.cast, norm.product});
-    moved += 16; // cast, square, mean, product and weight are operators of their own, most of them in fp32
+    moved = kEagerForward;
   }
   Op& op = b.compute(Segment::norm, {norm.input}, std::move(writes), {traffic(c, moved * elements)});
   op.weights = norm.weights;
@@ -47,11 +58,11 @@ void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int resid
   double moved = 3 * width * elements;
   if (norm.product >= 0) {
     reads.insert(reads.end(), {norm.cast, norm.product});
-    moved += 16 * elements;
+    moved = kEagerBackward * elements;
   }
   if (residual_gradient >= 0) {
     reads.push_back(residual_gradient);
-    moved += width * elements;
+    moved += (norm.product >= 0 ? 3 : 1) * width * elements; // eager: a sum of its own
   }
   Op& op = b.compute(Segment::norm, std::move(reads), {grad_input}, {traffic(c, moved)});
   op.weights = norm.weights;

@@ -58,7 +58,7 @@ struct ProgramOptions {
 
 struct ValidateOptions {
   std::vector<std::string> files;
-  std::string engine = "slots";
+  std::string engine = "replay";
   int jobs = 0;
   bool json = false;
 };

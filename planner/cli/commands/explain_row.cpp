@@ -72,7 +72,7 @@ Result<int> explain(const Context& context, const ExplainOptions& options) {
   FORETRAIN_TRY(const auto assumptions, read_assumptions(context.data, std::filesystem::path(file).stem().string()));
   FORETRAIN_TRY(const MeasurementFile measured, read_measurements(file, assumptions));
   if (measured.skipped) return fail(file, *measured.skipped);
-  FORETRAIN_TRY(const auto rows, validate_rows(context, file, measured.rows, Engine::slots, jobs_or_cores(options.jobs)));
+  FORETRAIN_TRY(const auto rows, validate_rows(context, file, measured.rows, Engine::replay, jobs_or_cores(options.jobs)));
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const ValidatedRow& r) { return r.row_id == id; });
   if (row == rows.end()) return fail("--against", "no row '" + id + "' in " + file);
   if (row->skipped) return fail("--against", "row '" + id + "' is not compared: " + *row->skipped);

@@ -77,6 +77,7 @@ Json row_json(const ValidatedRow& row) {
     json["time"][std::string(id_of(static_cast<TimePart>(p)))] = row.time[static_cast<std::size_t>(p)].value;
   json["skipped"] = Json();
   json["notes"] = row.notes;
+  json["memory_open"] = row.memory_open;
   return json;
 }
 
@@ -93,7 +94,7 @@ Json summary_json(const ValidationSummary& s) {
   json["step_time"] = errors_json(s.time);
   json["memory"] = errors_json(s.memory);
   json["out_of_memory"] = {
-      {"measured", s.ran_out_of_memory}, {"foreseen", s.foreseen}, {"wrongly_predicted", s.wrongly_out_of_memory}};
+      {"measured", s.ran_out_of_memory}, {"foreseen", s.foreseen}, {"wrongly_predicted", s.wrongly_out_of_memory}, {"open", s.open_out_of_memory}};
   json["called_illegal"] = s.called_illegal;
   json["skipped"] = Json::object();
   for (const auto& [reason, count] : s.skipped) json["skipped"][reason] = count;
@@ -125,9 +126,10 @@ std::string validation_text(const Validation& validation, const validation::Accu
   const ValidationSummary& all = accuracy.all.summary;
   table.push_back(summary_row("all", all));
   std::string text = text_table(table);
-  text += fmt::format("\n{} runs ended out of memory, {} of them foreseen; {} that ran are predicted not to fit, {} "
-                      "are refused by a rule\n",
-                      all.ran_out_of_memory, all.foreseen, all.wrongly_out_of_memory, all.called_illegal);
+  text += fmt::format("\n{} runs ended out of memory, {} of them foreseen; {} that ran are predicted not to fit, and {} "
+                      "whose source leaves recomputation or offload open; {} are refused by a rule\n",
+                      all.ran_out_of_memory, all.foreseen, all.wrongly_out_of_memory, all.open_out_of_memory,
+                      all.called_illegal);
   text +=
       fmt::format("step time, mean over {} sources: {:.1f} % absolute, {:+.1f} % signed\n",
                   accuracy.all.sources.sources, accuracy.all.sources.mean_absolute, accuracy.all.sources.mean_signed);

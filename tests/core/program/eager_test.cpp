@@ -69,6 +69,47 @@ TEST(EagerOperators, UnfusedNormsKeepTheirInputInFp32AndTheNormalisedValue) {
   EXPECT_EQ(layer_of(p, megatron()).forward_memory.net.value - fused, 2 * (4 + 2) * kTokens * 4096);
 }
 
+double traffic_of(const std::vector<Op>& ops, Segment segment) {
+  double bytes = 0;
+  for (const Op& op : ops)
+    for (const Kernel& kernel : op.kernels)
+      if (op.segment == segment && kernel.kind == KernelKind::memory) bytes += kernel.bytes;
+  return bytes;
+}
+
+// Aleph-Alpha/scaling@78489292b core/nn/norm/rms_norm.py: six operators forward, which move 36 bytes per value of 16 bits, and
+// their gradients, which move 92 and 6 for the sum with the residual's gradient.
+TEST(EagerOperators, UnfusedNormsMoveWhatTheirOperatorsMove) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  p.job.norm = NormKernel::unfused;
+  const Block block = layer_of(p, megatron());
+  EXPECT_DOUBLE_EQ(traffic_of(block.forward, Segment::norm), 2.0 * 36 * kTokens * 4096);
+  EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::norm), 2.0 * (92 + 6) * kTokens * 4096);
+}
+
+// F.linear leaves the sum of gradients to autograd: three 16-bit passes over each weight, none where one micro-batch is all.
+TEST(EagerOperators, AddGradientsInAKernelOfTheirOwn) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 1, 8192, 2);
+  p.job.gradient = DType::bf16;
+  Semantics s = megatron();
+  const auto sums = [&] {
+    double bytes = 0;
+    for (const Op& op : layer_of(p, s).backward)
+      if (!op.weight_gradients.empty() && op.segment != Segment::norm)
+        for (const Kernel& kernel : op.kernels) bytes += kernel.kind == KernelKind::memory ? kernel.bytes : 0;
+    return bytes;
+  };
+  EXPECT_EQ(sums(), 0) << "products add to Megatron's buffer";
+  s.dummy_weight_gradients = false;
+  const double weights = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336;
+  EXPECT_DOUBLE_EQ(sums(), 6 * weights);
+  p.job.gradient = DType::fp32; // a cast copy, then a sum in fp32 (DeepSpeed runtime/bf16_optimizer.py)
+  EXPECT_DOUBLE_EQ(sums(), 18 * weights);
+  p.job.gradient = DType::bf16;
+  p.job.global_batch = p.layout.micro_batch;
+  EXPECT_EQ(sums(), 0) << "the only gradient is kept as it is";
+}
+
 // Aleph-Alpha/scaling: logits in 16 bits, their log-softmax, and two gradients in fp32, all of the whole vocabulary.
 TEST(GatheredLoss, HoldsTheWholeVocabularyOnEveryRank) {
   Plan p = plan(llama3(5120, 40, 13824, 1, 40), 8, 8192, 8);

@@ -157,6 +157,23 @@ TEST(Measurement, FillsEmptyCellsFromAssumptionsAndSaysSo) {
   EXPECT_EQ(measured.assumed, (std::vector<std::string>{"recompute full", "norm layer"}));
 }
 
+TEST(Measurement, SaysWhatMemoryHangsOnAndTheSourceLeavesOpen) {
+  auto cells = dense();
+  EXPECT_TRUE(read(cells, {{"recompute", "full", {}, "not stated", true}}).memory_open.empty()) << "stated";
+  cells["recompute"] = "";
+  EXPECT_EQ(read(cells, {{"recompute", "none", {}, "not stated", true}}).memory_open, std::vector<std::string>{"recompute"});
+  EXPECT_TRUE(read(cells, {{"recompute", "none", {}, "the script"}}).memory_open.empty()) << "the source says it elsewhere";
+  cells["recompute"] = "none";
+  cells["notes"] = "recipe X, cpu_offloading_num_layers=20";
+  EXPECT_EQ(read(cells).memory_open, std::vector<std::string>{"offload"});
+}
+
+TEST(Measurement, TellsRunsThatReplayGraphsOfKernels) {
+  auto cells = dense();
+  cells["notes"] = "other_args=deterministic-mode,cuda-graph-impl:transformer_engine,cuda-graph-scope:attn";
+  EXPECT_EQ(read(cells).extras.at("semantics"), "megatron-core-graphs");
+}
+
 TEST(Measurement, BecomesAPlan) {
   const auto measured = plan(dense());
   ASSERT_TRUE(measured) << to_string(measured.error());

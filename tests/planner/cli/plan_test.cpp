@@ -45,7 +45,7 @@ TEST(PlanCommand, PrintsOneDocumentWithTheKeysOfTheContract) {
   EXPECT_EQ(outcome.err, "");
   const Json json = outcome.json();
   expect_keys(json, {"space", "elapsed_s", "search_s", "layouts_per_second", "jobs", "ranked", "pareto", "near_misses",
-                     "tied_with_best"});
+                     "tied_with_best", "preferred"});
   expect_keys(json["space"], {"enumerated", "legal", "evaluated", "pruned", "fits", "rejected"});
   ASSERT_EQ(json["ranked"].size(), 3U);
   for (const Json& entry : json["ranked"]) {
