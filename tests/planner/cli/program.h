@@ -61,6 +61,15 @@ struct Options {
   bool terminal = false;   ///< stderr is a terminal
 };
 
+/// Whether this system hands out pseudo-terminals; a bare root without /dev/pts does not.
+inline bool terminals_exist() {
+  int outside = -1, inside = -1;
+  if (::openpty(&outside, &inside, nullptr, nullptr, nullptr) != 0) return false;
+  ::close(outside);
+  ::close(inside);
+  return true;
+}
+
 /// A started `foretrain`; `end` waits for it.
 class Started {
 public:
