@@ -71,7 +71,13 @@ Result<OnDevice> on_device(const Semantics& semantics, const Calibration& calibr
         set_attention(result.calibration, file, generation->get<std::string>(), device, path.string() + ":");
     if (!done) return tl::unexpected<Error>(done.error());
   }
-  if (const auto passes = entry.find("streaming"); passes != entry.end()) {
+  const Json* traffic = &entry; // of the family, where a variant of a framework names it
+  if (const auto family = entry.find("as"); family != entry.end() && family->is_string()) {
+    const Json::json_pointer named("/frameworks/" + family->get<std::string>());
+    if (!file.contains(named)) return fail(path.string() + ":" + own.to_string() + "/as", "names no listed framework");
+    traffic = &file.at(named);
+  }
+  if (const auto passes = traffic->find("streaming"); passes != traffic->end()) {
     if (!passes->is_number() || !(passes->get<double>() >= 1))
       return fail(path.string() + ":" + own.to_string() + "/streaming", "is not a number of at least 1");
     result.calibration.memory.efficiency /= passes->get<double>();

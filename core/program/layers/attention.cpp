@@ -42,7 +42,7 @@ public:
     linear_weight_gradient(b, out_, kept_, grad_out);
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     const int grad_qkv = b.temporary("dqkv", {c.tokens, qkv_.out});
-    b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c))});
+    b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c, false))});
     const bool reads_norm = needs_input(b, qkv_);
     if (reads_norm && recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
     const int grad_norm = b.temporary("dnorm1", {c.tokens, h});
@@ -95,21 +95,27 @@ private:
   void rope_forward(BlockBuilder& b, int mixed) {
     const LayerContext& c = b.context();
     if (c.ulysses == 1) {
-      b.compute(Segment::rope, {mixed}, {core_.q, core_.k, core_.v}, {traffic(c, rope_bytes(c))});
+      b.compute(Segment::rope, {mixed}, {core_.q, core_.k, core_.v}, {traffic(c, rope_bytes(c, true))});
       return;
     }
     const std::int64_t d = c.model->head_dim;
     const int q = b.temporary("q.by_tokens", {c.tokens, c.heads * d});
     const int k = b.temporary("k.by_tokens", {c.tokens, c.kv_heads * d});
     const int v = b.temporary("v.by_tokens", {c.tokens, c.kv_heads * d});
-    b.compute(Segment::rope, {mixed}, {q, k, v}, {traffic(c, rope_bytes(c))});
+    b.compute(Segment::rope, {mixed}, {q, k, v}, {traffic(c, rope_bytes(c, true))});
     b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
                  Bytes(c.tokens * (std::int64_t{c.heads} + 2 * c.kv_heads) * d * c.width), {q, k, v},
                  {core_.q, core_.k, core_.v});
   }
 
-  [[nodiscard]] double rope_bytes(const LayerContext& c) const {
-    return 2.0 * static_cast<double>(c.width * c.tokens) * static_cast<double>(qkv_.out);
+  /// Fused: QKV read and written once. In eager operators, passes over each query and key: half of it negated (1) and joined (2),
+  /// times cosine and sine (4), summed (3); backward the two products (4), the joint's halves negated, padded and copied (5), three
+  /// gradients summed (6) (Aleph-Alpha/scaling@78489292b core/nn/rotary.py). Values are views there.
+  [[nodiscard]] double rope_bytes(const LayerContext& c, bool forward) const {
+    const double passes = static_cast<double>(c.width * c.tokens);
+    if (!eager_operators(c)) return 2 * passes * static_cast<double>(qkv_.out);
+    const std::int64_t rotated = (std::int64_t{c.heads} + c.kv_heads) * c.model->head_dim;
+    return (forward ? 10 : 15) * passes * static_cast<double>(rotated);
   }
   [[nodiscard]] static double residual_bytes(const LayerContext& c) {
     return 3.0 * static_cast<double>(c.width * c.tokens_sp) * c.model->hidden;

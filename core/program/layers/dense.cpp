@@ -1,6 +1,7 @@
 #include "core/program/axes/tensor.h"
 #include "core/program/layers/dropout.h"
 #include "core/program/layers/feed_forward.h"
+#include "core/program/layers/linear.h"
 #include "core/program/layers/norm.h"
 
 namespace foretrain::layers {
@@ -26,13 +27,15 @@ Mlp declare_mlp(BlockBuilder& b, const std::string& name, std::int64_t ffn, Segm
   mlp.up_out = b.activation(name + "_up", {c.tokens, matrices * local});
   mlp.hidden = b.activation(name + "_hidden", {c.tokens, local});
   mlp.kept = kept_buffer(b, mlp.down, mlp.hidden, false);
-  if (c.model->gated && c.semantics->eager_gate_copy && !c.job->compiled) mlp.gate = b.activation(name + "_gate", {c.tokens, local});
+  if (c.model->gated && eager_operators(c)) mlp.gate = b.activation(name + "_gate", {c.tokens, local});
   return mlp;
 }
 
 void mlp_activation(BlockBuilder& b, const Mlp& mlp) {
   const LayerContext& c = b.context();
-  const double moved = static_cast<double>(c.width * c.tokens) * static_cast<double>(mlp.up.out + mlp.width);
+  // In eager operators silu reads and writes the gate, and the product reads both halves and writes.
+  const std::int64_t values = mlp.gate >= 0 ? 5 * mlp.width : mlp.up.out + mlp.width;
+  const double moved = static_cast<double>(c.width * c.tokens) * static_cast<double>(values);
   std::vector<int> writes = {mlp.hidden};
   if (mlp.gate >= 0) writes.push_back(mlp.gate);
   b.compute(mlp.activation, {mlp.up_out}, std::move(writes), {traffic(c, moved)});
@@ -60,7 +63,9 @@ int mlp_backward(BlockBuilder& b, const Mlp& mlp, int grad_partial, int grad_gat
   if (needs_input(b, mlp.down) && recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { mlp_activation(b, mlp); });
   linear_weight_gradient(b, mlp.down, mlp.kept, grad_partial);
   const int grad_up = b.temporary("d" + name + "_up", {c.tokens, mlp.up.out});
-  const double moved = static_cast<double>(c.width * c.tokens) * static_cast<double>(2 * mlp.up.out + mlp.width);
+  // Eager: two gradients of the product and one of silu, two values read and one written each.
+  const std::int64_t values = mlp.gate >= 0 ? 9 * mlp.width : 2 * mlp.up.out + mlp.width;
+  const double moved = static_cast<double>(c.width * c.tokens) * static_cast<double>(values);
   std::vector<int> reads = {mlp.up_out, grad_hidden};
   if (mlp.gate >= 0) reads.push_back(mlp.gate);
   b.compute(mlp.activation, std::move(reads), {grad_up}, {traffic(c, moved)});

@@ -198,6 +198,10 @@ void forward_keeping(BlockBuilder& b, const Linear& linear, int input, int outpu
   b.compute(linear.segment, {stays, output}, {output}, {});
 }
 
+bool eager_operators(const LayerContext& context) {
+  return context.semantics->eager_gate_copy && !context.job->compiled;
+}
+
 bool recomputes(const LayerContext& context, RecomputeModule module) {
   const RecomputeChoice& choice = context.layout.recompute;
   return choice.kind == RecomputeKind::selective &&

@@ -72,6 +72,9 @@ template <class Body> void in_weight_pass(BlockBuilder& b, Body&& body) {
 /// Whether a selective recomputation covers this module.
 [[nodiscard]] bool recomputes(const LayerContext& context, RecomputeModule module);
 
+/// Activations and rotary embeddings run as operators of their own: a framework of eager code, where nothing is compiled.
+[[nodiscard]] bool eager_operators(const LayerContext& context);
+
 /// Emits `body` again inside the backward.
 template <class Body> void recomputed(BlockBuilder& b, Body&& body) {
   const Pass before = b.pass();

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/program/axes/data_detail.h"
 #include "core/program/blocks.h"
 #include "tests/core/program/fixtures.h"
 
@@ -87,6 +88,19 @@ TEST(EagerOperators, UnfusedNormsMoveWhatTheirOperatorsMove) {
   EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::norm), 2.0 * (92 + 6) * kTokens * 4096);
 }
 
+// Aleph-Alpha/scaling@78489292b core/nn/mlp.py and rotary.py: silu (two passes), a product (three); nine passes backward. Queries
+// and keys take ten passes forward and fifteen backward.
+TEST(EagerOperators, MoveWhatEachOfThemMoves) {
+  const Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  Semantics s = megatron();
+  s.eager_gate_copy = true;
+  const Block block = layer_of(p, s);
+  EXPECT_DOUBLE_EQ(traffic_of(block.forward, Segment::activation), 2.0 * 5 * kTokens * 14336);
+  EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::activation), 2.0 * 9 * kTokens * 14336);
+  EXPECT_DOUBLE_EQ(traffic_of(block.forward, Segment::rope), 2.0 * 10 * kTokens * (4096 + 1024));
+  EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::rope), 2.0 * 15 * kTokens * (4096 + 1024));
+}
+
 // F.linear leaves the sum of gradients to autograd: three 16-bit passes over each weight, none where one micro-batch is all.
 TEST(EagerOperators, AddGradientsInAKernelOfTheirOwn) {
   Plan p = plan(llama3(4096, 32, 14336, 1), 1, 8192, 2);
@@ -108,6 +122,27 @@ TEST(EagerOperators, AddGradientsInAKernelOfTheirOwn) {
   p.job.gradient = DType::bf16;
   p.job.global_batch = p.layout.micro_batch;
   EXPECT_EQ(sums(), 0) << "the only gradient is kept as it is";
+}
+
+// Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py: whole gradients are cast and summed in fp32 after the backward, also
+// where the optimizer's state is sharded. Megatron-Core scatters sums of the gradient's own type.
+TEST(ReductionAfterTheBackward, SumsWholeGradientsInFp32) {
+  Plan p = plan(llama3(4096, 2, 14336, 1), 8, 8192, 8);
+  p.layout.dp_shard = 8;
+  p.job.gradient = DType::bf16;
+  Semantics s = megatron();
+  const Mesh mesh(p.layout, {8});
+  const auto reduced = [&] {
+    const LayerContext context = make_context(p.model, p.job, s, p.layout, p.cluster.device, false);
+    return data::detail::reductions(context, mesh, 1000, false);
+  };
+  ASSERT_EQ(reduced().size(), 1U);
+  EXPECT_EQ(reduced().front().collective, Collective::reduce_scatter);
+  EXPECT_EQ(reduced().front().bytes, Bytes(2000));
+  s.dp_gradient_overlap = false;
+  ASSERT_EQ(reduced().size(), 1U);
+  EXPECT_EQ(reduced().front().collective, Collective::all_reduce);
+  EXPECT_EQ(reduced().front().bytes, Bytes(4000));
 }
 
 // Aleph-Alpha/scaling: logits in 16 bits, their log-softmax, and two gradients in fp32, all of the whole vocabulary.
