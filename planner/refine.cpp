@@ -1,6 +1,9 @@
 #include "planner/refine.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <optional>
 #include <thread>
 
 #include "core/program/lower.h"
@@ -109,28 +112,88 @@ SimulationRequest request_of(const Plan& plan, const std::string& data, std::int
 
 bool stopped(const SearchOptions& options) { return options.stop && options.stop->load(std::memory_order_relaxed); }
 
-/// Replays candidates [first, last) on `jobs` threads; results do not depend on their number.
-std::vector<Result<Prediction>> replay_range(const Study& study, const Semantics& semantics, const Evaluator& evaluator,
-                                             const SearchOptions& options, const SearchResult& result, std::size_t first, std::size_t last) {
-  std::vector<Result<Prediction>> predictions(last - first, Result<Prediction>(Prediction{}));
-  std::atomic<std::size_t> next{first};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < last; i = next++) {
-      if (stopped(options)) {
-        Error error;
-        error.kind = Error::Kind::cancelled;
-        error.message = "interrupted";
-        predictions[i - first] = tl::unexpected<Error>(error);
-        continue;
-      }
-      const Plan plan{study.model, study.cluster, study.job, result.kept[i].layout};
-      predictions[i - first] = replayed(evaluator, plan, semantics, result.kept[i].slots.evidence);
-    }
+/// `work` for every index below `count`, on `jobs` threads; what it writes is its own.
+template <class Work> void in_parallel(std::size_t count, int jobs, const Work& work) {
+  std::atomic<std::size_t> next{0};
+  const auto run = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
   };
   std::vector<std::thread> threads;
-  for (int i = 1; i < options.jobs; ++i) threads.emplace_back(work);
-  work();
+  for (int i = 1; i < jobs; ++i) threads.emplace_back(run);
+  run();
   for (std::thread& thread : threads) thread.join();
+}
+
+/// Candidates of a search that its filter may admit, best first. What slots do not keep (the MFU, the parts of the step)
+/// is asked of their full prediction: it is there for every candidate, and without it a condition would see the best only.
+class Admitted {
+public:
+  Admitted(const Study& study, const Filter& filter, const Evaluator& evaluator, const SearchOptions& options,
+           const std::vector<Candidate>& kept)
+      : study_(study), filter_(filter), evaluator_(evaluator), options_(options), kept_(kept) {}
+
+  /// Index of the next one; none when there is none, or when the search was stopped.
+  std::optional<std::size_t> peek() {
+    fill(1);
+    return waiting_.empty() ? std::nullopt : std::optional(waiting_.front());
+  }
+
+  /// The next `count`, or fewer.
+  std::vector<std::size_t> take(std::size_t count) {
+    fill(count);
+    const auto end = waiting_.begin() + static_cast<std::ptrdiff_t>(std::min(count, waiting_.size()));
+    std::vector<std::size_t> taken(waiting_.begin(), end);
+    waiting_.erase(waiting_.begin(), end);
+    return taken;
+  }
+
+private:
+  void fill(std::size_t count) {
+    while (waiting_.size() < count && at_ < kept_.size() && !stopped(options_)) {
+      const std::size_t first = at_;
+      at_ = std::min(kept_.size(), first + std::max<std::size_t>(count, static_cast<std::size_t>(options_.jobs) * 16));
+      std::vector<char> may(at_ - first, 1);
+      if (!filter_.empty()) in_parallel(may.size(), options_.jobs, [&](std::size_t i) { may[i] = admits(kept_[first + i]); });
+      for (std::size_t i = 0; i < may.size(); ++i)
+        if (may[i]) waiting_.push_back(first + i);
+    }
+  }
+
+  [[nodiscard]] bool admits(const Candidate& candidate) const {
+    FieldRow row{study_.job, study_.cluster, candidate.layout, &candidate.slots};
+    if (const Truth truth = filter_.test(row); truth != Truth::unknown) return truth == Truth::yes;
+    const Prediction prediction = evaluator_.predict(candidate.layout);
+    row.prediction = &prediction;
+    row.provisional = options_.refine;
+    return filter_.test(row) != Truth::no;
+  }
+
+  const Study& study_;
+  const Filter& filter_;
+  const Evaluator& evaluator_;
+  const SearchOptions& options_;
+  const std::vector<Candidate>& kept_;
+  std::deque<std::size_t> waiting_;
+  std::size_t at_ = 0;
+};
+
+/// Replays the candidates at `indices` on `jobs` threads; results do not depend on their number.
+std::vector<Result<Prediction>> replay_all(const Study& study, const Semantics& semantics, const Evaluator& evaluator,
+                                           const SearchOptions& options, const SearchResult& result,
+                                           const std::vector<std::size_t>& indices) {
+  std::vector<Result<Prediction>> predictions(indices.size(), Result<Prediction>(Prediction{}));
+  in_parallel(indices.size(), options.jobs, [&](std::size_t i) {
+    if (stopped(options)) {
+      Error error;
+      error.kind = Error::Kind::cancelled;
+      error.message = "interrupted";
+      predictions[i] = tl::unexpected<Error>(error);
+      return;
+    }
+    const Candidate& candidate = result.kept[indices[i]];
+    const Plan plan{study.model, study.cluster, study.job, candidate.layout};
+    predictions[i] = replayed(evaluator, plan, semantics, candidate.slots.evidence);
+  });
   return predictions;
 }
 
@@ -174,39 +237,44 @@ Result<void> simulate_best(const Study& study, const Semantics& semantics, const
 
 } // namespace
 
-Result<void> refine(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
+Result<void> refine(const Study& study, const Semantics& semantics, const Filter& filter, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
   // The number replayed grows while slot times are within the bound of the best, to twice what was asked for at most.
   const std::size_t wanted = options.refine ? static_cast<std::size_t>(std::max(options.refine_replay, options.top)) : 0;
+  const std::size_t enough = std::max<std::size_t>(wanted, static_cast<std::size_t>(options.top));
   double best = 0;
-  std::size_t at = 0;
-  while (at < result.kept.size() && !stopped(options)) {
-    const bool widen = options.refine && at > 0 && study.objective != Objective::memory_headroom &&
-                       result.kept[at].slots.step_seconds <= best * (1 + kSlotOpBound) && at < 2 * wanted;
-    if (at >= std::max<std::size_t>(wanted, static_cast<std::size_t>(options.top)) && !widen) break;
-    const std::size_t until = std::min(result.kept.size(), at + static_cast<std::size_t>(std::max(8, options.jobs * 4)));
+  std::size_t tried = 0;
+  Admitted queue(study, filter, evaluator, options, result.kept);
+  while (const auto next = queue.peek()) {
+    const bool widen = options.refine && tried > 0 && study.objective != Objective::memory_headroom &&
+                       result.kept[*next].slots.step_seconds <= best * (1 + kSlotOpBound) && tried < 2 * wanted;
+    if (stopped(options) || (tried >= enough && !widen)) break;
+    const std::vector<std::size_t> batch = queue.take(static_cast<std::size_t>(std::max(8, options.jobs * 4)));
     if (!options.refine) {
-      for (std::size_t i = at; i < until; ++i) {
+      for (const std::size_t i : batch) {
         Candidate candidate = result.kept[i];
         candidate.prediction = evaluator.predict(candidate.layout);
         result.ranked.push_back(std::move(candidate));
       }
     } else {
-      std::vector<Result<Prediction>> predictions = replay_range(study, semantics, evaluator, options, result, at, until);
-      for (std::size_t i = at; i < until; ++i) {
-        Result<Prediction>& prediction = predictions[i - at];
+      std::vector<Result<Prediction>> predictions = replay_all(study, semantics, evaluator, options, result, batch);
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        Result<Prediction>& prediction = predictions[i];
         if (!prediction && prediction.error().kind == Error::Kind::cancelled) continue;
         if (!prediction) return tl::unexpected<Error>(prediction.error());
-        Candidate candidate = result.kept[i];
+        Candidate candidate = result.kept[batch[i]];
         candidate.prediction = std::move(*prediction);
         candidate.refined = true;
         if (candidate.prediction.verdict != Verdict::fits) continue;
         best = best == 0 ? candidate.prediction.step_time.value : std::min(best, candidate.prediction.step_time.value);
+        FieldRow row{study.job, study.cluster, candidate.layout, &candidate.slots, &candidate.prediction};
+        row.provisional = options.refine_simgrid > 0;
+        if (!filter.empty() && filter.test(row) == Truth::no) continue;
         result.ranked.push_back(std::move(candidate));
       }
     }
-    at = until;
+    tried += batch.size();
     if (options.progress && options.refine)
-      options.progress({"replay", static_cast<std::int64_t>(at), static_cast<std::int64_t>(std::max(wanted, at)), result.fits});
+      options.progress({"replay", static_cast<std::int64_t>(tried), static_cast<std::int64_t>(std::max(wanted, tried)), result.fits});
   }
   // Interrupted before anything was replayed: what the search found is still worth showing.
   if (result.ranked.empty() && !result.kept.empty()) {

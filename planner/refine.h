@@ -3,15 +3,16 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "planner/filter/filter.h"
 #include "planner/search.h"
 
 namespace foretrain {
 
 /// Replays the best candidates op by op and, of those, simulates the first on the network; `result.ranked` is filled and
-/// ordered anew. The number replayed grows until the next candidate's slot time exceeds the best op time by more than
+/// ordered anew. Candidates that `filter` does not admit are passed over. The number replayed grows until the next candidate's slot time exceeds the best op time by more than
 /// the bound between the two.
-[[nodiscard]] Result<void> refine(const Study& study, const Semantics& semantics, const Evaluator& evaluator,
-                                  const SearchOptions& options, SearchResult& result);
+[[nodiscard]] Result<void> refine(const Study& study, const Semantics& semantics, const Filter& filter,
+                                  const Evaluator& evaluator, const SearchOptions& options, SearchResult& result);
 
 /// A legal plan's prediction by one engine: slots, op replay, or the network simulation of a worker program.
 [[nodiscard]] Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,

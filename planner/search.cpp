@@ -349,8 +349,9 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
   }
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
   SearchResult result = Search(study, semantics, evaluator, filter, options).run();
-  const Result<void> refined = refine(study, semantics, evaluator, options, result);
+  const Result<void> refined = refine(study, semantics, filter, evaluator, options, result);
   if (!refined) return tl::unexpected<Error>(refined.error());
+  if (options.stop && options.stop->load(std::memory_order_relaxed)) result.complete = false; // while the best were refined
   std::erase_if(result.ranked, [&](const Candidate& candidate) {
     return !filter.admits({study.job, study.cluster, candidate.layout, &candidate.slots, &candidate.prediction});
   });

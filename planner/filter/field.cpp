@@ -191,7 +191,8 @@ void add_outcome(std::vector<Field>& list) {
   part("optimizer_s", "optimizer step", [](Row r) { return part_seconds(r, TimePart::optimizer); });
   list.push_back({"engine", "engine", "", "what predicted the time", FieldKind::text, 0, true, Dimension::recompute,
                   ids(std::array{Engine::slots, Engine::replay, Engine::simgrid}), [](Row r) {
-                    return r.prediction ? FieldValue(std::string(id_of(r.prediction->engine))) : FieldValue();
+                    return r.prediction && !r.provisional ? FieldValue(std::string(id_of(r.prediction->engine)))
+                                                          : FieldValue();
                   }});
   list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true, Dimension::recompute,
                   ids(std::array{Verdict::fits, Verdict::oom, Verdict::illegal}), [](Row r) {

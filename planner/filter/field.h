@@ -24,6 +24,7 @@ struct FieldRow {
   const Evaluation* slots = nullptr;
   const Prediction* prediction = nullptr; ///< preferred to `slots` where both know a figure
   Dimension settled = Dimension::recompute; ///< of the layout, the dimensions up to this one are settled
+  bool provisional = false;                 ///< a finer prediction follows: the engine is not known yet
 };
 
 enum class FieldKind { number, text, flag };

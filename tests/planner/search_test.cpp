@@ -1,5 +1,6 @@
 #include "planner/search.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "planner/explain.h"
@@ -181,6 +182,56 @@ TEST(Search, FindsTheBestOfTheSpace) {
     });
   ASSERT_FALSE(result.ranked.empty());
   EXPECT_EQ(result.ranked.front().slots.step_seconds, best) << describe(result.ranked.front().layout);
+}
+
+// What only a full prediction knows is asked of every candidate that is kept: the layouts that are slow enough are far
+// from the best ones.
+TEST(Search, AFilterOnFiguresOfAFullPredictionSeesMoreThanTheBest) {
+  Study study = small_study();
+  study.space.cp = {1};
+  study.space.micro_batch = {1};
+  const Semantics semantics = data().semantics(study.job.semantics).value();
+  const Calibration calibration = load_calibration(data().root, study.cluster.device).value();
+  SearchOptions options;
+  options.refine = false;
+  options.jobs = 2;
+  const SearchResult all = searched(study, options);
+  const Evaluator evaluator =
+      std::move(*Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
+  constexpr double kHalf = 0.5;
+  const double limit = kHalf * all.ranked.front().prediction.mfu_percent;
+  const auto slow = [&](const Candidate& candidate) { return evaluator.predict(candidate.layout).mfu_percent < limit; };
+  const auto expected = std::find_if(all.kept.begin(), all.kept.end(), slow); // by going through them
+  ASSERT_NE(expected, all.kept.end());
+  EXPECT_GE(all.ranked.back().prediction.mfu_percent, limit) << "the best alone would not do";
+  study.where = "mfu_percent < " + std::to_string(limit);
+  options.top = 3;
+  const SearchResult slots = searched(study, options);
+  ASSERT_EQ(slots.ranked.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(slots.ranked[i].prediction.mfu_percent, limit);
+  EXPECT_EQ(slots.ranked.front().layout, expected->layout);
+  options.refine = true;
+  options.refine_simgrid = 0;
+  const SearchResult replayed = searched(study, options);
+  ASSERT_FALSE(replayed.ranked.empty());
+  for (const Candidate& candidate : replayed.ranked) {
+    EXPECT_EQ(candidate.prediction.engine, Engine::replay);
+    EXPECT_LT(candidate.prediction.mfu_percent, limit);
+  }
+}
+
+TEST(Search, AnInterruptDuringRefinementIsReported) {
+  std::atomic<bool> stop{false};
+  SearchOptions options;
+  options.refine_simgrid = 0;
+  options.stop = &stop;
+  options.progress = [&stop](const Progress& progress) {
+    if (progress.phase == "replay") stop = true;
+  };
+  const SearchResult result = searched(small_study(), options);
+  EXPECT_TRUE(stop) << "something was refined";
+  EXPECT_FALSE(result.complete);
+  EXPECT_FALSE(result.ranked.empty());
 }
 
 TEST(Search, StopsWhenAsked) {
