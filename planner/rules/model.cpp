@@ -9,6 +9,14 @@ namespace {
 
 std::optional<Rejection> modelled(const RuleInput& in) { return unsupported(in.model); }
 
+std::optional<Rejection> positions(const RuleInput& in) {
+  const int rows = in.model.learned_positions;
+  if (rows == 0 || in.job.sequence_length <= rows) return std::nullopt;
+  return reject("sequence length " + std::to_string(in.job.sequence_length) + " needs a learned position for each token, " +
+                    in.model.name + " has " + std::to_string(rows),
+                in.job.sequence_length, rows, {"sequence_length " + std::to_string(rows)});
+}
+
 std::optional<Rejection> precision(const RuleInput& in) {
   const std::string id(id_of(in.job.precision));
   const auto& list = in.semantics.precisions;
@@ -51,6 +59,7 @@ std::optional<Rejection> optimizer(const RuleInput& in) {
 
 void add_model_rules(RuleList& list) {
   list.push_back(make_rule("model-not-modelled", "Every layer has a memory and a time formula.", modelled, RuleScope::degrees));
+  list.push_back(make_rule("learned-positions", "A learned position table has a row for each token of a sequence.", positions, RuleScope::degrees));
   list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision, RuleScope::degrees));
   list.push_back(make_rule("adapters", "Layers that carry adapters exist and are modelled.", adapters, RuleScope::degrees));
   list.push_back(make_rule("adapter-schedule", "Schedules that split the backward need weight gradients.", adapter_schedule));

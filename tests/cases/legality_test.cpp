@@ -130,5 +130,18 @@ TEST(LegalityCases, MostFrequentMistakesHaveRules) {
   EXPECT_EQ(rule_of(plan), "global-batch");
 }
 
+// GPT-2's table has 1,024 rows (huggingface openai-community/gpt2 config.json, n_positions): Megatron-LM asserts
+// seq_length <= max_position_embeddings (megatron/training/arguments.py).
+TEST(LegalityCases, LearnedPositionsBoundTheSequence) {
+  Plan plan = plan_of("gpt2", "dgx-h100", 8, 1024, 64);
+  plan.layout.dp_shard = 8;
+  EXPECT_TRUE(is_legal(plan));
+  plan.job.sequence_length = 1025;
+  const Rejection rejection = rejection_of(plan, semantics_of(plan));
+  EXPECT_EQ(rejection.rule, "learned-positions");
+  EXPECT_EQ(rejection.needed, 1025);
+  EXPECT_EQ(rejection.available, 1024);
+}
+
 } // namespace
 } // namespace foretrain
