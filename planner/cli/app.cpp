@@ -199,7 +199,7 @@ void add_looking_up(CLI::App& app, Arguments& arguments) {
   CLI::App* command =
       add_command(app, arguments, "presets", [&presets](const Context& c) { return run_presets(c, presets); });
   command->add_option("kind", presets.kind, "models, devices, clusters or semantics")->required();
-  command->add_option("name", presets.name, "one of them, as a JSON document");
+  command->add_option("name", presets.name, "one of them, as a JSON document; of models also a file");
   command->add_flag("--json", presets.json, "one JSON document on stdout");
   std::string& schema = arguments.schema;
   command = add_command(app, arguments, "schema", [&schema](const Context&) { return run_schema(schema); });
@@ -237,8 +237,8 @@ void add_db(CLI::App& app, Arguments& arguments) {
   add("runs", "executed plans", false, false);
 }
 
-/// The nearest command or flag for what was not understood.
-std::string hint_about(const CLI::App& app, int argc, const char* const* argv) {
+/// The nearest command or flag for what was not understood; where a value is wrong, the flags are right.
+std::string hint_about(const CLI::App& app, bool value, int argc, const char* const* argv) {
   std::vector<std::string> words;
   const CLI::App* at = &app;
   int depth = 0; // argument that named `at`
@@ -252,7 +252,7 @@ std::string hint_about(const CLI::App& app, int argc, const char* const* argv) {
   for (const CLI::App* command : at->get_subcommands({})) words.push_back(command->get_name());
   for (const CLI::Option* option : at->get_options())
     if (!option->get_lnames().empty()) words.push_back("--" + option->get_lnames().front());
-  for (int i = 1; i < argc; ++i) {
+  for (int i = 1; i < argc && !value; ++i) {
     const std::string word = argv[i];
     const bool known = std::find(words.begin(), words.end(), word.substr(0, word.find('='))) != words.end();
     const bool candidate = word.starts_with("--") || i == depth + 1;
@@ -263,7 +263,8 @@ std::string hint_about(const CLI::App& app, int argc, const char* const* argv) {
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
-  return complain({Error::Kind::input, error.what(), "", hint_about(app, argc, argv)});
+  const bool value = dynamic_cast<const CLI::ConversionError*>(&error) || dynamic_cast<const CLI::ValidationError*>(&error);
+  return complain({Error::Kind::input, error.what(), "", hint_about(app, value, argc, argv)});
 }
 
 int execute(const Arguments& arguments) {
@@ -314,9 +315,7 @@ int run(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* asked = &app;
-    while (!asked->get_subcommands().empty()) asked = asked->get_subcommands().front();
-    return print_and(asked->help(), kDone);
+    return print_and(app.help(), kDone); // of the command that was named
   } catch (const CLI::CallForVersion& version_text) {
     return print_and(std::string(version_text.what()) + "\n", kDone);
   } catch (const CLI::ParseError& error) {

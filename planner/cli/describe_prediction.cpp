@@ -73,6 +73,20 @@ std::string job_line(const ModelSpec& model, const ClusterSpec& cluster, const J
                      job.semantics);
 }
 
+std::string model_lines(const ModelSpec& model, int width) {
+  const ParameterCount count = count_parameters(model);
+  std::string text = fmt::format("{} parameters", with_commas(count.total));
+  if (count.active != count.total) text += fmt::format(", {} of them active", with_commas(count.active));
+  text = wrapped(text, width);
+  for (const std::string& note : model.notes) text += wrapped("note: " + note, width);
+  return text;
+}
+
+Json model_document(const ModelSpec& model) {
+  const ParameterCount count = count_parameters(model);
+  return {{"parameters", count.total}, {"active_parameters", count.active}, {"notes", model.notes}};
+}
+
 std::string memory_table(const Prediction& prediction, int width) {
   std::vector<MemoryPart> parts = parts_by_size(prediction);
   bool rest = false;
@@ -100,7 +114,8 @@ std::string time_table(const Prediction& prediction) {
   constexpr double kBar = 30;
   std::string text;
   for (const int part : order) {
-    if (seconds(part) <= 0 || step <= 0) continue;
+    constexpr double kNothing = 1e-9; // seconds: what is left of sums
+    if (seconds(part) < kNothing || step <= 0) continue;
     std::string bar;
     for (int i = 0; i < static_cast<int>(kBar * seconds(part) / step + 0.5); ++i) bar += "▇";
     text += fmt::format("  {:<10} {:>9} {:>5.1f} %  {}\n", id_of(static_cast<TimePart>(part)),

@@ -68,6 +68,7 @@ const std::vector<CommandHelp>& all() {
       {"presets", "the models, devices, clusters and semantics that have names",
        "Examples:\n"
        "  foretrain presets models\n"
+       "  foretrain presets models ./config.json                  (what is read from a Hugging Face configuration)\n"
        "  foretrain presets clusters dgx-h100 > my-cluster.json   (then edit it)"},
       {"schema", "the JSON Schema of a file",
        "Example:\n"

@@ -88,6 +88,7 @@ Json plan_document(const Study& study, const SearchResult& result) {
   json["layouts_per_second"] = layouts_per_second(result);
   json["jobs"] = result.jobs;
   json["complete"] = result.complete;
+  json["model"] = model_document(study.model);
   json["objective"] = std::string(id_of(study.objective));
   json["ranked"] = Json::array();
   for (const Candidate& candidate : result.ranked)
@@ -115,7 +116,7 @@ std::string preference_text(const SearchResult& result) {
 } // namespace
 
 std::string plan_text(const Study& study, const SearchResult& result, int width, bool color) {
-  std::string text = wrapped(job_line(study.model, study.cluster, study.job), width);
+  std::string text = wrapped(job_line(study.model, study.cluster, study.job), width) + model_lines(study.model, width);
   if (!study.where.empty()) text += wrapped("where " + study.where, width);
   text += fmt::format("by {}\n\n", id_of(study.objective));
   if (result.ranked.empty()) {

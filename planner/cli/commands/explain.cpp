@@ -11,6 +11,7 @@
 #include "planner/cli/describe_prediction.h"
 #include "planner/cli/inputs.h"
 #include "planner/cli/progress.h"
+#include "planner/cli/table.h"
 #include "planner/search.h"
 
 namespace foretrain::cli {
@@ -63,11 +64,10 @@ std::string signed_time(Seconds seconds) {
 
 std::string explanation_text(const Predicted& plan, const Predicted& baseline, const Explanation& explanation,
                              bool searched, int width) {
-  std::string text = fmt::format(
-      "{}\n{}\n  step {}\n{} {}\n  step {}\n\n", job_line(plan.plan.model, plan.plan.cluster, plan.plan.job),
-      describe(plan.plan.layout), pretty(explanation.step),
-      searched ? "against the best of a search:" : "against:", describe(baseline.plan.layout),
-      pretty(explanation.baseline_step));
+  std::string text = wrapped(job_line(plan.plan.model, plan.plan.cluster, plan.plan.job), width);
+  text += wrapped(describe(plan.plan.layout), width) + fmt::format("  step {}\n", pretty(explanation.step));
+  text += wrapped((searched ? "against the best of a search: " : "against: ") + describe(baseline.plan.layout), width);
+  text += fmt::format("  step {}\n\n", pretty(explanation.baseline_step));
   if (explanation.layout_changes.empty()) text += "the layouts are equal\n";
   for (const std::string& change : explanation.layout_changes) text += "  " + change + "\n";
   text += fmt::format("\n  {:<10} {:>10}\n", "against", pretty(explanation.baseline_step));

@@ -13,7 +13,8 @@ namespace foretrain::cli {
 namespace {
 
 std::string prediction_text(const Plan& plan, const Prediction& prediction, int width, bool color) {
-  std::string text = job_line(plan.model, plan.cluster, plan.job) + "\n" + describe(plan.layout) + "\n\n";
+  std::string text = wrapped(job_line(plan.model, plan.cluster, plan.job), width) + model_lines(plan.model, width);
+  text += wrapped(describe(plan.layout), width) + "\n";
   text += summary_lines(prediction, width);
   if (!prediction.memory.empty())
     text += "\n" + bold("Memory per stage, GiB", color) + "\n" + memory_table(prediction, width);
@@ -37,7 +38,11 @@ int run_predict(const Context& context, const PredictOptions& options) {
       return complain(written.error());
     if (!options.json) remark(fmt::format("timeline in {}: open it in Perfetto or chrome://tracing", options.trace));
   }
-  if (options.json) return print_and(to_json(*prediction).dump(2) + "\n", code);
+  if (options.json) {
+    Json document = to_json(*prediction);
+    document["model"] = model_document(loaded->plan.model);
+    return print_and(document.dump(2) + "\n", code);
+  }
   return print_and(prediction_text(loaded->plan, *prediction, context.width, context.color), code);
 }
 

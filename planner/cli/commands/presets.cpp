@@ -2,6 +2,7 @@
 
 #include "core/base/text.h"
 #include "core/spec/io.h"
+#include "core/spec/presets.h"
 #include "planner/cli/commands/commands.h"
 #include "planner/cli/progress.h"
 #include "planner/cli/table.h"
@@ -15,12 +16,21 @@ std::string known(const std::string& text) {
   return text.empty() ? "-" : text;
 }
 
+/// "8.03 B", "124 M", "1.01 T".
+std::string short_count(std::int64_t count) {
+  constexpr double kMillion = 1e6, kBillion = 1e9, kTrillion = 1e12;
+  const auto value = static_cast<double>(count);
+  if (value < kBillion) return fmt::format("{:.3g} M", value / kMillion);
+  return value < kTrillion ? fmt::format("{:.3g} B", value / kBillion) : fmt::format("{:.3g} T", value / kTrillion);
+}
+
 Result<Rows> model_rows(const DataFolder& data) {
-  Rows rows = {{"name", "layers", "hidden", "heads", "kv", "ffn", "vocab", "experts"}};
+  Rows rows = {{"name", "params", "active", "layers", "hidden", "heads", "kv", "experts"}};
   for (const std::string& name : data.models()) {
     FORETRAIN_TRY(const ModelSpec m, data.model(name));
-    rows.push_back({name, std::to_string(m.layers), std::to_string(m.hidden), std::to_string(m.heads),
-                    std::to_string(m.kv_heads), std::to_string(m.ffn), std::to_string(m.vocab),
+    const ParameterCount count = count_parameters(m);
+    rows.push_back({name, short_count(count.total), short_count(count.active), std::to_string(m.layers),
+                    std::to_string(m.hidden), std::to_string(m.heads), std::to_string(m.kv_heads),
                     m.moe ? fmt::format("{} of {}", m.moe->top_k, m.moe->experts) : "-"});
   }
   return rows;
@@ -78,7 +88,7 @@ template <class Spec> Result<Json> as_json(const Result<Spec>& spec) {
 }
 
 Result<Json> document_of(const std::string& kind, const std::string& name, const DataFolder& data) {
-  if (kind == "models") return as_json(data.model(name));
+  if (kind == "models") return as_json(load_model(data, name));
   if (kind == "devices") return as_json(data.device(name));
   if (kind == "clusters") return as_json(data.cluster(name));
   if (kind == "semantics") return as_json(data.semantics(name));
@@ -99,7 +109,14 @@ int run_presets(const Context& context, const PresetsOptions& options) {
   for (std::size_t i = 1; i < rows->size(); ++i) {
     const auto document = document_of(options.kind, (*rows)[i].front(), context.data);
     if (!document) return complain(document.error());
-    list.push_back({{"name", (*rows)[i].front()}, {"spec", *document}});
+    Json entry = {{"name", (*rows)[i].front()}, {"spec", *document}};
+    if (options.kind == "models")
+      if (const auto model = context.data.model((*rows)[i].front())) {
+        const ParameterCount count = count_parameters(*model);
+        entry["parameters"] = count.total;
+        entry["active_parameters"] = count.active;
+      }
+    list.push_back(std::move(entry));
   }
   return print_and(Json{{options.kind, std::move(list)}}.dump(2) + "\n", kDone);
 }

@@ -43,7 +43,7 @@ TEST(Arguments, MistakesAreNamedWithWhatWouldBeRight) {
            {with("--gpus", "0"), "--gpus"},
            {with("--gpus", "-8"), "--gpus"},
            {with("--gpus", "9"), "9"},
-           {with("--gpus", "eight"), "--gpus"},
+           {with("--gpus", "eight"), "--gpus = eight (foretrain plan --help)"},
            {with("--gpus", "99999999999"), "--gpus"},
            {with("--seq-len", "0"), "sequence_length"},
            {with("--global-batch", "-1"), "global_batch"},

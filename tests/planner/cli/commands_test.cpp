@@ -95,6 +95,45 @@ TEST(PresetsCommand, ListsAndPrintsWhatPlanTakes) {
   EXPECT_EQ(outcome.out, expected);
 }
 
+// Mixtral-8x7B: 46,702,792,704 in all (Hugging Face safetensors total), 12,879,925,248 of a token.
+TEST(PresetsCommand, CountParametersTotalAndActive) {
+  for (const Json& model : foretrain({"presets", "models", "--json"}).json()["models"])
+    if (model["name"] == "mixtral-8x7b") {
+      EXPECT_EQ(model["parameters"], 46'702'792'704);
+      EXPECT_EQ(model["active_parameters"], 12'879'925'248);
+    }
+  EXPECT_NE(foretrain({"presets", "models"}).out.find("46.7 B"), std::string::npos);
+}
+
+// A vision tower without a formula: what was left out stands in every report.
+TEST(PredictCommand, SaysWhatTheReaderOfTheModelLeftOut) {
+  const Folder folder;
+  const std::string model = folder.write(
+      "config.json", R"({"model_type": "mistral3", "vision_config": {"hidden_size": 1024}, "text_config": {
+        "model_type": "mistral", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 4,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 32000}})");
+  const std::string plan = folder.write("plan.json", R"({"model": "config.json",
+    "cluster": {"preset": "dgx-h100", "devices": 8}, "job": {"sequence_length": 1024, "global_batch": 8},
+    "layout": {"dp_shard": 8}})");
+  const char* note = "vision tower not counted";
+  EXPECT_NE(foretrain({"predict", plan, "--engine", "slots"}).out.find(note), std::string::npos);
+  const Json json = foretrain({"predict", plan, "--engine", "slots", "--json"}).json();
+  EXPECT_EQ(json["model"]["notes"].size(), 1U);
+  EXPECT_GT(json["model"]["parameters"].get<std::int64_t>(), 0);
+  const std::vector<std::string> search = {"plan", "--model", model, "--cluster", "dgx-h100", "--gpus", "8", "--seq-len", "1024",
+                                           "--global-batch", "8", "--engine", "slots", "--where", "dp == 8"};
+  EXPECT_NE(foretrain(search).out.find(note), std::string::npos);
+  std::vector<std::string> as_json = search;
+  as_json.emplace_back("--json");
+  EXPECT_EQ(foretrain(as_json).json()["model"]["notes"].size(), 1U);
+  EXPECT_EQ(foretrain({"presets", "models", model}).json()["hidden"], 1024);
+}
+
+TEST(Help, NamesTheWholeCommand) {
+  EXPECT_NE(foretrain({"plan", "--help"}).out.find("Usage: foretrain plan"), std::string::npos);
+  EXPECT_NE(foretrain({"db", "best", "--help"}).out.find("Usage: foretrain db best"), std::string::npos);
+}
+
 TEST(PresetsCommand, ColorsOnRequestOnly) {
   const std::string plain = foretrain({"presets", "models"}).out;
   EXPECT_EQ(plain.find('\033'), std::string::npos) << "stdout is no terminal";
