@@ -189,6 +189,8 @@ void add_outcome(std::vector<Field>& list) {
   part("dp_s", "data-parallel communication on the critical path", [](Row r) { return part_seconds(r, TimePart::dp); });
   part("bubble_s", "waiting for other stages", [](Row r) { return part_seconds(r, TimePart::bubble); });
   part("optimizer_s", "optimizer step", [](Row r) { return part_seconds(r, TimePart::optimizer); });
+  part("host_s", "waiting for the host to launch", [](Row r) { return part_seconds(r, TimePart::host); });
+  part("other_s", "everything else, stragglers first of all", [](Row r) { return part_seconds(r, TimePart::other); });
   list.push_back({"engine", "engine", "", "what predicted the time", FieldKind::text, 0, true, Dimension::recompute,
                   ids(std::array{Engine::slots, Engine::replay, Engine::simgrid}), [](Row r) {
                     return r.prediction && !r.provisional ? FieldValue(std::string(id_of(r.prediction->engine)))

@@ -99,6 +99,26 @@ TEST(PlanCommand, StudyFilesAndFlagsSayTheSame) {
   EXPECT_EQ(from_file.out.substr(0, 6), "tp,pp,");
 }
 
+TEST(PlanCommand, TheColumnsOfPartsAddUpToTheStep) {
+  const std::string csv = foretrain(small_plan({"--csv"})).out;
+  const auto cells = [&csv](std::size_t from) {
+    std::vector<std::string> list(1);
+    for (std::size_t i = from; i < csv.size() && csv[i] != '\n'; ++i)
+      if (csv[i] == ',') list.emplace_back();
+      else list.back() += csv[i];
+    return list;
+  };
+  const std::vector<std::string> head = cells(0);
+  const std::vector<std::string> best = cells(csv.find('\n') + 1);
+  ASSERT_EQ(head.size(), best.size());
+  double step = 0, parts = 0;
+  for (std::size_t i = 0; i < head.size(); ++i)
+    if (head[i] == "step_time_s") step = std::stod(best[i]);
+    else if (head[i].ends_with("_s")) parts += std::stod(best[i]);
+  ASSERT_GT(step, 0);
+  EXPECT_NEAR(parts / step, 1, 1e-9); // sums of doubles
+}
+
 TEST(PlanCommand, TablesFitEightyColumns) {
   const Outcome outcome = foretrain(small_plan());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
