@@ -200,6 +200,12 @@ std::vector<Result<Prediction>> replay_all(const Study& study, const Semantics& 
 Result<void> simulate_best(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
   const std::size_t count = std::min(result.ranked.size(), static_cast<std::size_t>(std::max(0, options.refine_simgrid)));
   if (count == 0 || stopped(options)) return {};
+  if (const int devices = device_count(study.cluster); devices > kMostSimulated) {
+    for (std::size_t i = 0; i < count; ++i)
+      result.ranked[i].prediction.notes.push_back("not simulated on the network: " + std::to_string(devices) + " devices, the search simulates up to " +
+                                                  std::to_string(kMostSimulated) + " (foretrain predict --engine simgrid does it all the same)");
+    return {};
+  }
   const auto plan_of = [&](std::size_t i) { return Plan{study.model, study.cluster, study.job, result.ranked[i].layout}; };
   std::vector<SimulationRequest> requests; // one or two for each candidate
   for (std::size_t i = 0; i < count; ++i) {

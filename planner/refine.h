@@ -18,6 +18,10 @@ namespace foretrain {
 [[nodiscard]] Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
                                               Engine engine, const std::string& worker, const std::string& data);
 
+/// Devices up to which a search simulates its best on the network: time and memory of a simulation grow with them, half
+/// a minute of CPU each here.
+inline constexpr int kMostSimulated = 16'384;
+
 /// Target for the relative difference between slot and op replay of one plan. Not met everywhere: see the sampled test.
 inline constexpr double kSlotOpBound = 0.01;
 

@@ -220,6 +220,21 @@ TEST(Search, AFilterOnFiguresOfAFullPredictionSeesMoreThanTheBest) {
   }
 }
 
+// A simulation of a million devices takes hours: the replay stands, and the plan says so.
+TEST(Search, DoesNotSimulateClustersThatTakeHours) {
+  const Plan plan = plan_of("llama3.2-1b", "dgx-h100", 1'000'000, 2048, 1'000'000);
+  const Study study{plan.model, plan.cluster, plan.job, {}, Objective::step_time, "tp == 8 and pp == 1 and cp == 1"};
+  SearchOptions options;
+  options.top = 3;
+  options.refine_simgrid = 2;
+  const SearchResult result = searched(study, options);
+  ASSERT_EQ(result.ranked.size(), 3u);
+  EXPECT_EQ(result.ranked[0].prediction.engine, Engine::replay);
+  ASSERT_EQ(result.ranked[1].prediction.notes.size(), 1u);
+  EXPECT_NE(result.ranked[1].prediction.notes[0].find("not simulated"), std::string::npos);
+  EXPECT_TRUE(result.ranked[2].prediction.notes.empty());
+}
+
 TEST(Search, AnInterruptDuringRefinementIsReported) {
   std::atomic<bool> stop{false};
   SearchOptions options;
