@@ -1,15 +1,17 @@
 #!/bin/sh
 # Measures this machine, then for every plan of plans/: predicts, runs it for real, and compares.
-# FORETRAIN names the program; without it the one on PATH runs. STEPS: of each run. OUT: folder for what is written.
+# FORETRAIN names the program; without it the one on PATH runs. STEPS: of each run. PROBE_STEPS: of each probe of the
+# machine. OUT: folder for what is written.
 set -eu
 cd "$(dirname "$0")"
 program=${FORETRAIN:-foretrain}
 steps=${STEPS:-6}
+probe_steps=${PROBE_STEPS:-8}
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
 
 for cluster in cpu-host cpu-host-shared; do
-  "$program" calibrate --cluster "$cluster" --quick --out "$out/$cluster.json" --work "$out/probes-$cluster"
+  "$program" calibrate --cluster "$cluster" --quick --steps "$probe_steps" --out "$out/$cluster.json" --work "$out/probes-$cluster"
 done
 
 for plan in plans/*.json; do

@@ -24,7 +24,7 @@ constexpr int kMostBusy = 16; ///< ranks at once: the machine is one, however la
 struct Probe {
   std::string name;
   Plan plan;
-  int steps = 8;
+  int steps = 1;
   bool collectives = false;
 };
 
@@ -54,17 +54,17 @@ Probe probe_of(const ClusterSpec& cluster, int ranks, int hidden, int sequence, 
   probe.plan.layout.dp_shard = ranks / tp;
   probe.plan.layout.sharding.kind = ShardingKind::none;
   probe.collectives = tp > 1;
-  probe.steps = tp > 1 ? 1 : 8;
   probe.name = tp > 1 ? fmt::format("collectives-{}", tp) : fmt::format("hidden-{}-tokens-{}", hidden, sequence);
   return probe;
 }
 
-std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, bool quick) {
+std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, bool quick, int steps) {
   std::vector<Probe> list;
   const std::vector<int> widths = quick ? std::vector<int>{256, 512} : std::vector<int>{256, 512, 1024};
   const std::vector<int> lengths = quick ? std::vector<int>{128, 256} : std::vector<int>{128, 256, 512};
   for (const int hidden : widths)
     for (const int sequence : lengths) list.push_back(probe_of(cluster, ranks, hidden, sequence, 1));
+  for (Probe& probe : list) probe.steps = steps;
   for (int tp = 2; tp <= ranks; tp *= 2)
     if (ranks % tp == 0) list.push_back(probe_of(cluster, ranks, kWidths * ranks, 64, tp));
   return list;
@@ -123,7 +123,7 @@ Result<Calibration> measured(const Context& context, const CalibrateOptions& opt
   FORETRAIN_TRY(const fs::path program, executor_program());
   Probes all;
   all.ranks = std::min(device_count(cluster), kMostBusy);
-  const std::vector<Probe> probes = probes_of(cluster, all.ranks, options.quick);
+  const std::vector<Probe> probes = probes_of(cluster, all.ranks, options.quick, options.steps);
   for (std::size_t i = 0; i < probes.size(); ++i) {
     remark(fmt::format("probe {} of {}: {}", i + 1, probes.size(), probes[i].name));
     FORETRAIN_TRY(const MeasuredRun run, run_probe(context, program, probes[i], all.ranks, work));

@@ -113,6 +113,7 @@ struct CalibrateOptions {
   std::string cluster = "cpu-host"; ///< whose device is measured, with as many ranks at once as it has
   std::string out;                  ///< file; empty: the user's calibrations
   std::string work;                 ///< folder of the probes, from which an interrupted calibration goes on
+  int steps = 8; ///< of each probe; the first two are not measured
   bool quick = false;
   bool json = false;
 };
