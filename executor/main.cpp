@@ -168,6 +168,16 @@ Result<void> launch_once(const Arguments& a, const Runnable& runnable, const std
   return launch_local(launch, hooks);
 }
 
+/// A rank that was lost, or ended while it was still starting, has not said anything: the launcher does.
+Result<void> speak_for_silent(const std::filesystem::path& out, RunFollower& follower, const Error& error) {
+  (void)follower.poll();
+  for (const int rank : follower.silent()) {
+    const std::string text = "rank " + std::to_string(rank) + ": ended without a word of its own: " + to_string(error);
+    if (auto said = append_line(out, Json{{"rank", rank}, {"error", text}, {"by", "launcher"}}); !said) return said;
+  }
+  return {};
+}
+
 /// Whether a run that failed goes on; then with the newest checkpoint.
 bool restart(Arguments& a, int restarts, const Error& error) {
   if (restarts >= a.max_restarts || error.kind == Error::Kind::cancelled) return false;
@@ -191,6 +201,8 @@ int run_local(Arguments& a, const Runnable& runnable) {
   for (int restarts = 0; !launched && restart(a, restarts, launched.error()); ++restarts)
     launched = launch_once(a, runnable, watch);
   watch();
+  if (!launched && launched.error().kind != Error::Kind::cancelled)
+    if (auto said = speak_for_silent(a.settings.out, follower, launched.error()); !said) return report(said.error());
   Json summary = follower.summary();
   if (!launched) summary["failure"] = to_string(launched.error());
   if (auto written = append_line(a.settings.out, Json{{"summary", summary}}); !written) return report(written.error());

@@ -36,6 +36,14 @@ std::vector<RunFollower::Step> RunFollower::poll() {
   return done;
 }
 
+std::vector<int> RunFollower::silent() const {
+  std::vector<int> list;
+  for (int rank = 0; rank < world_; ++rank)
+    if (std::none_of(errors_.begin(), errors_.end(), [rank](const Json& line) { return line.value("rank", -1) == rank; }))
+      list.push_back(rank);
+  return list;
+}
+
 /// What was done after the checkpoint that a restart goes on from is done again.
 void RunFollower::go_back(int step) {
   ++restarts_;

@@ -28,6 +28,8 @@ public:
   /// `steps`, `first_step`, `restarts`, `step_time_s` (median of the measured steps), `loss` per step, `memory` per rank,
   /// `errors` of ranks that gave up since the last restart.
   [[nodiscard]] Json summary() const;
+  /// Ranks that have not said why they gave up, since the last restart.
+  [[nodiscard]] std::vector<int> silent() const;
 
 private:
   void go_back(int step);

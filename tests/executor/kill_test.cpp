@@ -57,12 +57,15 @@ protected:
     return {};
   }
 
-  /// Every rank but the lost one says where it was.
+  /// Every rank but the lost one says where it was, in its own words once all had met; before that (a rank may still be
+  /// loading its libraries when another is lost) the launcher may speak for it.
   void expect_reports(int world, int lost) const {
     std::vector<bool> said(static_cast<std::size_t>(world), false);
+    bool met = false; // rank 0 writes the header when all are there
     Json summary;
     for (const Json& line : lines_of("run.json")) {
-      if (line.contains("error")) {
+      met = met || line.contains("format");
+      if (line.contains("error") && !(met && line.contains("by"))) {
         const int rank = line["rank"].get<int>();
         const std::string text = line["error"].get<std::string>();
         said[static_cast<std::size_t>(rank)] = true;
