@@ -127,7 +127,10 @@ Result<StepRecord> Rank::step(int index) {
   contexts_.clear();
   if (options_.take_peak) (void)options_.take_peak();
   try {
-    for (int i = 0; i < static_cast<int>(role_.instructions.size()); ++i) run(i);
+    for (int i = 0; i < static_cast<int>(role_.instructions.size()); ++i) {
+      run(i);
+      if (options_.take_peak) record_.peaks.push_back(options_.take_peak());
+    }
   } catch (const std::exception& error) {
     return fail_environment("rank " + std::to_string(rank_) + ", step " + std::to_string(index),
                             to_string(place_) + ": " + error.what());
@@ -137,7 +140,7 @@ Result<StepRecord> Rank::step(int index) {
   // All ranks of a tensor-parallel group know the same loss; one of them reports it.
   record_.loss = program_.mesh.coordinate(rank_, Axis::tp) == 0 ? loss_ / tokens : 0;
   record_.seconds = now();
-  if (options_.take_peak) record_.peak_bytes = options_.take_peak();
+  if (!record_.peaks.empty()) record_.peak_bytes = *std::max_element(record_.peaks.begin(), record_.peaks.end());
   for (const auto& [key, states] : states_)
     for (const BlockState& state : states)
       record_.live_buffers += static_cast<int>(std::count_if(state.buffers.begin(), state.buffers.end(),

@@ -14,6 +14,7 @@ Json to_json(const StepRecord& record, bool with_ops) {
   json["began_s"] = record.began;
   if (record.peak_bytes >= 0) json["peak_allocated_bytes"] = record.peak_bytes;
   if (!with_ops) return json;
+  if (!record.peaks.empty()) json["peaks"] = record.peaks;
   Json ops = Json::array();
   for (const OpRecord& op : record.ops) {
     Json entry;

@@ -25,6 +25,9 @@ struct StepRecord {
   double seconds = 0;
   double began = 0; ///< seconds since 1970: puts the ranks' steps on one axis
   std::int64_t peak_bytes = -1; ///< highest of the allocator since the step began; −1: not counted
+  /// The same within each instruction of the role (slots, transfers, ops of the step's end), by its index; empty: not
+  /// counted.
+  std::vector<std::int64_t> peaks;
   int live_buffers = 0;         ///< buffers that nobody freed by the end of the step: 0, or the Program is wrong
   std::vector<OpRecord> ops;
 };

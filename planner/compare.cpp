@@ -37,6 +37,12 @@ void add_memory(const RunFacts& run, const Prediction& prediction, std::vector<C
   }
 }
 
+void add_peaks(const RunFacts& run, std::vector<Comparison>& out) {
+  for (const ComparedPeak& peak : run.peaks)
+    out.push_back({"peak/" + peak.name, peak.rank, "B", static_cast<double>(peak.predicted),
+                   static_cast<double>(peak.measured)});
+}
+
 void add_parts(const RunFacts& run, const Simulation& simulation, std::vector<Comparison>& out) {
   std::map<std::pair<int, std::string>, double> measured; // rank, part
   std::map<int, double> in_ops;
@@ -92,6 +98,7 @@ std::vector<Comparison> compare(const RunFacts& run, const Prediction& predictio
     out.push_back({"step_time", std::nullopt, "s", prediction.step_time.value, median_of(run.step_seconds)});
   add_memory(run, prediction, out);
   if (simulation) add_parts(run, *simulation, out);
+  add_peaks(run, out);
   add_ops(run, out);
   return out;
 }

@@ -29,6 +29,14 @@ struct ComparedOp {
   double measured = 0;
 };
 
+/// The most that the allocator held within one slot, or within one op of the step's end.
+struct ComparedPeak {
+  int rank = 0;
+  std::string name; ///< of a `PlannedPeak`
+  std::int64_t predicted = 0;
+  std::int64_t measured = 0;
+};
+
 /// What is known of a run.
 struct RunFacts {
   std::vector<double> step_seconds;                     ///< of the measured steps
@@ -36,9 +44,10 @@ struct RunFacts {
   std::vector<std::optional<std::int64_t>> peak_bytes;  ///< by rank
   std::vector<int> stage;                               ///< by rank
   std::vector<ComparedOp> ops;
+  std::vector<ComparedPeak> peaks;
 };
 
-/// The step, each rank's memory, each rank's time by axis, and each rank's time by kind of op. `simulation` gives the
+/// The step, each rank's memory (as a whole and by slot), each rank's time by axis, and each rank's time by kind of op. `simulation` gives the
 /// time by axis with its waiting; without it those rows are left out.
 [[nodiscard]] std::vector<Comparison> compare(const RunFacts& run, const Prediction& prediction,
                                               const Simulation* simulation);

@@ -66,6 +66,7 @@ void read_step(const Json& line, int first, MeasuredRank& rank, std::vector<doub
   losses[step] += line.at("loss").get<double>();
   if (!rank.trace.empty() || !line.contains("ops")) return;
   rank.trace_began = line.value("began_s", 0.0);
+  rank.peaks = line.value("peaks", std::vector<std::int64_t>{});
   for (const Json& op : line["ops"])
     rank.trace.push_back({op.at("start_s").get<double>(), op.at("end_s").get<double>()});
 }

@@ -29,6 +29,7 @@ struct MeasuredRank {
   std::int64_t peak_bytes = -1;     ///< highest over all steps; −1: not counted
   std::vector<OpTime> ops;          ///< by the op's number in the step; empty when the rank was ended before it could say
   std::vector<TracedOp> trace;      ///< of the first step that was recorded in full
+  std::vector<std::int64_t> peaks;  ///< of the allocator within each instruction of that step; empty: not counted
   double trace_began = 0;           ///< seconds since 1970
   std::string error;                ///< what it said when it gave up
 };

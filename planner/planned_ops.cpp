@@ -1,5 +1,6 @@
 #include "planner/planned_ops.h"
 
+#include "core/program/memory.h"
 #include "core/program/names.h"
 #include "simulator/replay.h"
 
@@ -43,6 +44,23 @@ std::vector<PlannedOp> planned_ops(const Program& program, const Role& role, con
     ops.push_back(std::move(planned));
   });
   return ops;
+}
+
+std::vector<PlannedPeak> planned_peaks(const Program& program, const Role& role) {
+  std::vector<PlannedPeak> list;
+  for (const MemoryPoint& point : memory_timeline(program, role)) {
+    const Instruction& instruction = role.instructions[static_cast<std::size_t>(point.instruction)];
+    PlannedPeak peak{point.instruction, "", point.peak.value};
+    if (instruction.kind == InstructionKind::slot)
+      peak.name = std::string(id_of(instruction.pass)) + ", micro-batch " + std::to_string(instruction.micro_batch) +
+                  ", chunk " + std::to_string(instruction.chunk);
+    else if (instruction.kind == InstructionKind::step)
+      peak.name = "step " + std::to_string(instruction.step) + " " + place_of(role, point.instruction).name;
+    else
+      continue;
+    list.push_back(std::move(peak));
+  }
+  return list;
 }
 
 std::string kind_of(const OpPlace& place) {

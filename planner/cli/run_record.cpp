@@ -32,6 +32,18 @@ std::vector<RunOp> ops_of(const ExecutedPlan& plan, const MeasuredRun& run) {
   return list;
 }
 
+/// Peaks by slot, under the names that the plan gives them.
+void add_peaks(const ExecutedPlan& plan, const MeasuredRun& run, std::vector<RunFigure>& list) {
+  for (std::size_t rank = 0; rank < run.ranks.size() && rank < plan.stage.size(); ++rank) {
+    const Role& role = plan.program->roles[static_cast<std::size_t>(plan.stage[rank])];
+    const std::vector<std::int64_t>& measured = run.ranks[rank].peaks;
+    if (measured.size() != role.instructions.size()) continue; // not counted
+    for (const PlannedPeak& peak : planned_peaks(*plan.program, role))
+      list.push_back({"peak/" + peak.name, static_cast<int>(rank), std::nullopt,
+                      static_cast<double>(measured[static_cast<std::size_t>(peak.instruction)]), "B"});
+  }
+}
+
 std::vector<RunFigure> figures_of(const MeasuredRun& run, double tokens) {
   std::vector<RunFigure> list;
   for (std::size_t step = 0; step < run.step_seconds.size(); ++step) {
@@ -99,7 +111,9 @@ Result<void> RunRecord::keep(const ExecutedPlan& plan, const MeasuredRun& run, c
   const double tokens = static_cast<double>(job.global_batch) * job.sequence_length;
   if (const auto done = store.describe_run(data_->id, folder.string(), run.environment); !done) return done;
   if (const auto done = store.add_run_ops(data_->id, ops_of(plan, run)); !done) return done;
-  if (const auto done = store.add_run_figures(data_->id, figures_of(run, tokens)); !done) return done;
+  std::vector<RunFigure> figures = figures_of(run, tokens);
+  if (plan.program) add_peaks(plan, run, figures);
+  if (const auto done = store.add_run_figures(data_->id, figures); !done) return done;
   return store.finish_run(data_->id, status_of(end), static_cast<int>(run.step_seconds.size()), message);
 }
 

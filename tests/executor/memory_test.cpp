@@ -92,6 +92,15 @@ std::vector<Case> cases() {
   return list;
 }
 
+/// Bytes beyond buffers when the instruction adds up the gradients' norm; else 0.
+std::int64_t scratch_of_norm(const Role& role, int index) {
+  const Instruction& instruction = role.instructions[static_cast<std::size_t>(index)];
+  if (instruction.kind != InstructionKind::step) return 0;
+  const Op& op = role.step[static_cast<std::size_t>(instruction.step)];
+  if (op.kind != OpKind::compute || op.segment != Segment::gradient_norm) return 0;
+  return role.step_peak[static_cast<std::size_t>(instruction.step)].value;
+}
+
 class MemoryTest : public testing::TestWithParam<Case> {};
 
 TEST_P(MemoryTest, PredictedPeakIsTheAllocators) {
@@ -111,6 +120,20 @@ TEST_P(MemoryTest, PredictedPeakIsTheAllocators) {
     EXPECT_LT(std::abs(predicted / measured - 1), kShare)
         << "rank " << record.rank << ": predicted " << predicted << ", measured " << measured << ", peak at "
         << stage_memory(program, role).peak_at;
+    const std::vector<MemoryPoint> timeline = memory_timeline(program, role);
+    ASSERT_EQ(record.peaks.size(), timeline.size());
+    for (const MemoryPoint& point : timeline) { // and within every slot, transfer and op of the step's end
+      const auto there = static_cast<double>(record.peaks[static_cast<std::size_t>(point.instruction)]);
+      if (const std::int64_t norm = scratch_of_norm(role, point.instruction); norm > 0) {
+        // A replica whose elements others count adds nothing up, and takes none of the scratch.
+        EXPECT_LT(there, static_cast<double>(point.peak.value) * (1 + kShare)) << "rank " << record.rank;
+        EXPECT_GT(there, static_cast<double>(point.peak.value - norm) * (1 - kShare)) << "rank " << record.rank;
+        continue;
+      }
+      EXPECT_LT(std::abs(static_cast<double>(point.peak.value) / there - 1), kShare)
+          << "rank " << record.rank << ", instruction " << point.instruction << ": predicted " << point.peak.value
+          << ", measured " << there;
+    }
   }
 }
 

@@ -1,6 +1,9 @@
 #include "planner/compare.h"
 
 #include <filesystem>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,14 +24,33 @@ struct StoredRun {
   RunFacts facts;
 };
 
-void add_figures(const std::vector<RunFigure>& figures, RunFacts& facts) {
+constexpr std::string_view kPeak = "peak/"; ///< of a slot, before its name
+using Peaks = std::map<std::pair<int, std::string>, std::int64_t>; ///< by rank and slot
+
+/// `measured`: gets the peaks of slots.
+void add_figures(const std::vector<RunFigure>& figures, RunFacts& facts, Peaks& measured) {
   for (const RunFigure& figure : figures) {
     const auto rank = static_cast<std::size_t>(figure.rank.value_or(0));
     if (figure.rank && rank >= facts.stage.size()) continue;
     if (figure.item == "step_time" && figure.rank) facts.rank_seconds[rank].push_back(figure.value);
     if (figure.item == "step_time" && !figure.rank) facts.step_seconds.push_back(figure.value);
+    if (figure.item.starts_with(kPeak) && figure.rank)
+      measured[{static_cast<int>(rank), figure.item.substr(kPeak.size())}] = static_cast<std::int64_t>(figure.value);
     if (figure.item == "peak_allocated" && figure.rank)
       facts.peak_bytes[rank] = static_cast<std::int64_t>(figure.value);
+  }
+}
+
+/// In the order of issue.
+void add_peaks(const ExecutedPlan& plan, const Peaks& measured, RunFacts& facts) {
+  if (!plan.program || measured.empty()) return;
+  for (std::size_t rank = 0; rank < plan.stage.size(); ++rank) {
+    const Role& role = plan.program->roles[static_cast<std::size_t>(plan.stage[rank])];
+    for (PlannedPeak& peak : planned_peaks(*plan.program, role)) {
+      const auto found = measured.find({static_cast<int>(rank), peak.name});
+      if (found != measured.end())
+        facts.peaks.push_back({static_cast<int>(rank), std::move(peak.name), peak.bytes, found->second});
+    }
   }
 }
 
@@ -53,7 +75,9 @@ Result<StoredRun> stored_run(const Context& context, const Store& store, RunId i
   facts.rank_seconds.resize(facts.stage.size());
   facts.peak_bytes.resize(facts.stage.size());
   FORETRAIN_TRY(const auto figures, store.run_figures(id));
-  add_figures(figures, facts);
+  Peaks peaks;
+  add_figures(figures, facts, peaks);
+  add_peaks(run.plan, peaks, facts);
   FORETRAIN_TRY(const auto ops, store.run_ops(id));
   for (const RunOp& op : ops) facts.ops.push_back({op.rank, op.name, op.axis, op.predicted.value, op.median.value});
   return run;
@@ -77,7 +101,7 @@ std::string figure_text(double value, const std::string& unit) {
 std::string table_of(const std::vector<Comparison>& rows, bool with_ops) {
   std::vector<std::vector<std::string>> cells = {{"item", "rank", "predicted", "measured", "error"}};
   for (const Comparison& row : rows) {
-    if (!with_ops && row.item.starts_with("op/")) continue;
+    if (!with_ops && (row.item.starts_with("op/") || row.item.starts_with(kPeak))) continue;
     const auto error = row.error_percent();
     cells.push_back({row.item, row.rank ? std::to_string(*row.rank) : "", figure_text(row.predicted, row.unit),
                      figure_text(row.measured, row.unit), error ? fmt::format("{:+.1f} %", *error) : ""});

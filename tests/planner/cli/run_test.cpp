@@ -42,13 +42,17 @@ TEST(Run, KeepsWhatWasMeasuredBesideWhatWasPredicted) {
   const Json document = compared.json();
   bool step = false;
   bool op = false;
+  bool slot = false;
   for (const Json& row : document["rows"]) {
     for (const char* key : {"item", "rank", "predicted", "measured", "error_percent"}) EXPECT_TRUE(row.contains(key));
     step = step || (row["item"] == "step_time" && row["measured"] == run["step_time_s"]);
+    slot = slot || (row["item"] == "peak/forward, micro-batch 0, chunk 0" && row["rank"] == 1 &&
+                    row["predicted"].get<double>() > 0 && row["measured"].get<double>() > 0);
     op = op || (row["item"] == "op/forward ffn_up" && row["rank"] == 1 && row["measured"].get<double>() > 0);
   }
   EXPECT_TRUE(step);
   EXPECT_TRUE(op);
+  EXPECT_TRUE(slot);
   const auto both = read_json_file(trace);
   ASSERT_TRUE(both);
   const std::string text = both->dump();
