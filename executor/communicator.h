@@ -5,16 +5,9 @@
 #include <ATen/ATen.h>
 
 #include "core/program/ranks.h"
+#include "executor/transfer.h"
 
 namespace foretrain {
-
-/// A point-to-point transfer that has been started; the tensor must stay as it is until `wait` returns.
-class Transfer {
-public:
-  virtual ~Transfer() = default;
-  /// Throws when the peer is gone or the time is up.
-  virtual void wait() = 0;
-};
 
 /// Moves tensors between the members of this rank's groups. One object per rank; not for several threads at once.
 /// Every function throws (std::exception) when a peer is gone or the time is up: the interpreter adds rank and op.
@@ -28,8 +21,8 @@ public:
   /// `whole` holds the members' shares one after another along its first dimension. It need not be contiguous, but each
   /// share is. `share` may be this member's part of it: then nothing is copied.
   virtual void all_gather(Group group, const at::Tensor& share, at::Tensor& whole) = 0;
-  /// `share` gets this member's part (along the first dimension) of the sum, added in the order of members. It may be
-  /// this member's part of `whole`.
+  /// `share` gets this member's part (along the first dimension) of the sum, added in the same order every time (Gloo: of
+  /// members). It may be this member's part of `whole`.
   virtual void reduce_scatter(Group group, const at::Tensor& whole, at::Tensor& share) = 0;
 
   /// `peer` is an index into the group. A transfer meets the one with the same tag.

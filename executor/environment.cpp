@@ -22,11 +22,13 @@ struct Launcher {
   const char* name;
   const char* rank;
   const char* world;
+  const char* here;
 };
-constexpr std::array<Launcher, 4> kLaunchers = {{{"torchrun", "RANK", "WORLD_SIZE"},
-                                                 {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                                                 {"PMI", "PMI_RANK", "PMI_SIZE"},
-                                                 {"srun", "SLURM_PROCID", "SLURM_NTASKS"}}};
+constexpr std::array<Launcher, 4> kLaunchers = {
+    {{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
+     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+     {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+     {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"}}};
 
 /// The first launcher whose variables are there.
 std::optional<Launcher> launcher_here() {
@@ -65,6 +67,10 @@ Result<RankPlace> place_from_environment(int world) {
     return fail(launcher->world, std::to_string(said) + " processes for a plan of " + std::to_string(world) + " ranks");
   RankPlace place;
   FORETRAIN_TRY(place.rank, number_in(launcher->rank, std::getenv(launcher->rank), 0, world - 1));
+  place.here = place.rank;
+  if (const char* here = std::getenv(launcher->here)) {
+    FORETRAIN_TRY(place.here, number_in(launcher->here, here, 0, world - 1));
+  }
   FORETRAIN_TRY(place.rendezvous, meeting_place(place.rank, world));
   return place;
 }
@@ -74,7 +80,7 @@ Result<RankPlace> place_from_launcher(int rank, const std::string& rendezvous, i
   if (rank >= world || colon == std::string::npos)
     return fail("--rank", "is for ranks that the local launcher starts", "leave it out");
   RankPlace place;
-  place.rank = rank;
+  place.rank = place.here = rank;
   place.rendezvous.host = rendezvous.substr(0, colon);
   FORETRAIN_TRY(const int port, number_in("--rendezvous", rendezvous.c_str() + colon + 1, 1, kLastPort));
   place.rendezvous.port = static_cast<std::uint16_t>(port);

@@ -20,6 +20,7 @@
 #include "core/spec/presets.h"
 #include "executor/check.h"
 #include "executor/checkpoint/hugging_face.h"
+#include "executor/communicators/device_library.h"
 #include "executor/environment.h"
 #include "executor/launcher.h"
 #include "executor/machine.h"
@@ -28,7 +29,7 @@
 #include "executor/summary.h"
 #include "executor/table.h"
 
-/// foretrain-run: executes a plan on this machine's processors. Reads a plan, writes a run; started by hand, by
+/// foretrain-run: executes a plan on processors. Reads a plan, writes a run; started by hand, by
 /// `foretrain run`, by a cluster's launcher, or by itself (one process per rank).
 namespace foretrain {
 namespace {
@@ -45,6 +46,7 @@ struct Arguments {
   std::string launcher = "local";
   std::string data;
   std::string ops = "first";
+  std::string backend = "gloo";
   std::string rendezvous; ///< of ranks that the local launcher starts: where it listens
   std::string logs;
   std::string describe; ///< file
@@ -62,14 +64,10 @@ struct Arguments {
   RunSettings settings;
 };
 
-std::filesystem::path own_path() {
-  return std::filesystem::read_symlink("/proc/self/exe");
-}
-
 /// The presets: as told, beside an installation, or in the source tree that this program was built from.
 DataFolder data_folder(const std::string& told) {
   if (!told.empty()) return {told};
-  const std::filesystem::path installed = own_path().parent_path().parent_path() / "share" / "foretrain";
+  const std::filesystem::path installed = own_folder().parent_path() / "share" / "foretrain";
   if (std::filesystem::exists(installed / "semantics")) return {installed};
   return {FORETRAIN_SOURCE_DATA};
 }
@@ -116,6 +114,7 @@ std::vector<std::string> arguments_of_ranks(const Arguments& a, std::uint16_t po
   add("--learning-rate", a.settings.learning_rate);
   add("--clip-norm", a.settings.clip_norm);
   add("--timeout", a.timeout_s);
+  add("--backend", a.backend);
   if (!a.data.empty()) add("--data", a.data);
   if (!a.settings.checkpoint.folder.empty()) {
     add("--checkpoint", a.settings.checkpoint.folder.string());
@@ -154,7 +153,7 @@ Result<void> launch_once(const Arguments& a, const Runnable& runnable, const std
   FORETRAIN_TRY(const std::unique_ptr<RendezvousServer> server, RendezvousServer::listen(meeting));
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   LocalLaunch launch;
-  launch.program = own_path();
+  launch.program = std::filesystem::read_symlink("/proc/self/exe");
   launch.arguments = arguments_of_ranks(a, server->port());
   launch.world = world;
   launch.threads = std::max(1, cores / world);
@@ -248,6 +247,7 @@ int run(Arguments& a) {
   if (a.plan.empty()) return report({Error::Kind::input, "is needed", "plan", "foretrain-run plan.json"});
   a.settings.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(a.timeout_s * 1000));
   a.settings.ops = a.ops == "none" ? RecordOps::none : a.ops == "all" ? RecordOps::all : RecordOps::first;
+  a.settings.backend = backend_of(a.backend).value_or(Backend::gloo); // one of them: the parser looked
   const DataFolder data = data_folder(a.data);
   auto plan = read_plan(a, data);
   if (!plan) return report(plan.error());
@@ -265,6 +265,8 @@ int run(Arguments& a) {
   }
   if (auto prepared = prepare_run(*plan, a.settings); !prepared) return report(prepared.error());
 
+  if (a.settings.backend != Backend::gloo)
+    if (const auto devices = devices_of(a.settings.backend, own_folder()); !devices) return report(devices.error());
   const bool starts_ranks = a.rank < 0 && a.launcher == "local";
   if (starts_ranks) {
     if (auto written = start_file(a.settings.out); !written) return report(written.error());
@@ -273,6 +275,7 @@ int run(Arguments& a) {
   const auto place = a.rank < 0 ? place_from_environment(runnable.program.mesh.world())
                                 : place_from_launcher(a.rank, a.rendezvous, runnable.program.mesh.world());
   if (!place) return report(place.error());
+  a.settings.index_here = place->here;
   const auto done = run_rank(runnable, place->rank, place->rendezvous, a.settings);
   return done ? kDone : done.error().kind == Error::Kind::cancelled ? kCancelled : kWrongInput;
 }
@@ -298,6 +301,10 @@ int main(int count, char** words) {
                  "local: starts every rank here. env: this process is one rank, named by the variables of torchrun, "
                  "mpirun, PMI or srun")
       ->check(CLI::IsMember({"local", "env"}))
+      ->capture_default_str();
+  app.add_option("--backend", a.backend,
+                 "What carries transfers: gloo, in the host's memory. nccl, rccl: between the GPUs of NVIDIA, AMD")
+      ->check(CLI::IsMember({"gloo", "nccl", "rccl"}))
       ->capture_default_str();
   app.add_option("--seed", a.settings.seed, "Of weights and tokens")->capture_default_str();
   app.add_option("--learning-rate", a.settings.learning_rate, "Constant over the run")

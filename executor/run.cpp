@@ -3,6 +3,7 @@
 #include <exception>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include <sched.h>
 
@@ -15,6 +16,7 @@
 #include "executor/checkpoint/hugging_face.h"
 #include "executor/checkpoint/saver.h"
 #include "executor/checkpoint/state.h"
+#include "executor/communicators/device_communicator.h"
 #include "executor/communicators/gloo.h"
 #include "executor/interpreter.h"
 #include "executor/machine.h"
@@ -56,12 +58,29 @@ void schedule_as_batch() {
   (void)sched_setscheduler(0, SCHED_BATCH, &parameter); // a kernel that refuses is only slower
 }
 
-Json header_of(const Runnable& runnable, const RunSettings& settings) {
+/// This rank's end of the backend's devices; null where it has none.
+Result<std::unique_ptr<DeviceLink>> open_link(int rank, const RunSettings& settings) {
+  if (settings.backend == Backend::gloo) return nullptr;
+  FORETRAIN_TRY(const int devices, devices_of(settings.backend, own_folder()));
+  FORETRAIN_TRY(const DeviceLibrary* library, load_device_library(settings.backend, own_folder()));
+  DeviceLinkOptions options;
+  options.device = settings.index_here % devices;
+  options.timeout = settings.timeout;
+  try {
+    return library->open(options);
+  } catch (const std::exception& error) {
+    return fail_environment("rank " + std::to_string(rank),
+                            "device " + std::to_string(options.device) + " cannot be used: " + error.what());
+  }
+}
+
+Json header_of(const Runnable& runnable, const RunSettings& settings, const DeviceLink* link) {
   Json json;
   json["format"] = "foretrain-run 1";
   json["foretrain"] = FORETRAIN_VERSION;
   json["torch"] = TORCH_VERSION;
-  json["backend"] = "gloo";
+  json["backend"] = std::string(id_of(settings.backend));
+  if (link) json["device"] = link->description();
   json["world"] = runnable.program.mesh.world();
   json["semantics"] = runnable.program.semantics;
   json["machine"] = describe_machine();
@@ -118,19 +137,21 @@ Result<void> restore_from(const Runnable& runnable, int rank, const RunSettings&
 /// Connected, to its end.
 Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousPlace& place, const RunSettings& settings,
                            RankGuard& guard) {
+  FORETRAIN_TRY(std::unique_ptr<DeviceLink> link, open_link(rank, settings));
   FORETRAIN_TRY(std::unique_ptr<RendezvousClient> client, RendezvousClient::connect(place));
   if (auto watched = guard.watch(place); !watched) return watched;
   const std::string address = settings.address.empty() ? client->address() : settings.address;
   if (auto met = meet(*client, rank, runnable.program.mesh.world(), settings.timeout); !met) return met;
   if (rank == 0) { // the others wait for what comes after this
-    if (auto written = append_line(settings.out, header_of(runnable, settings)); !written) return written;
+    if (auto written = append_line(settings.out, header_of(runnable, settings, link.get())); !written) return written;
     client->set("header", "written");
   } else {
     (void)client->get("header", settings.timeout);
   }
   const auto store = make_store(std::move(client), settings.timeout);
   FORETRAIN_TRY(const std::unique_ptr<Communicator> communicator,
-                connect_gloo(runnable.program, rank, store, {address, settings.timeout}));
+                link ? connect_devices(runnable.program, rank, store, std::move(link))
+                     : connect_gloo(runnable.program, rank, store, {address, settings.timeout}));
   RankOptions options;
   options.seed = settings.seed;
   options.optimizer.learning_rate = settings.learning_rate;
@@ -178,7 +199,8 @@ Fingerprint fingerprint_of(const Runnable& runnable, const RunSettings& settings
   std::ostringstream text;
   text.precision(17);
   text << settings.steps << " steps, seed " << settings.seed << ", learning rate " << settings.learning_rate
-       << ", clip norm " << settings.clip_norm << ", tokens " << settings.data.dump();
+       << ", clip norm " << settings.clip_norm << ", tokens " << settings.data.dump() << ", "
+       << id_of(settings.backend);
   if (settings.first_step > 0) text << ", from step " << settings.first_step;
   if (!settings.weights.empty()) text << ", weights given";
   if (!settings.checkpoint.folder.empty())

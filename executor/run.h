@@ -11,6 +11,7 @@
 #include "core/program/program.h"
 #include "core/spec/plan.h"
 #include "executor/checkpoint/checkpoint.h"
+#include "executor/communicators/device_library.h"
 #include "executor/rendezvous/protocol.h"
 
 namespace foretrain {
@@ -41,6 +42,8 @@ struct RunSettings {
   int token_bytes = 2;           ///< of a token of that file
   Json data = "synthetic";       ///< what tokens are, as a checkpoint says it; set by `prepare_run`
   bool probe = false; ///< after the steps, collectives are timed over sizes
+  Backend backend = Backend::gloo;
+  int index_here = 0;  ///< among this machine's ranks: which of its devices
   std::string address; ///< of this machine, for the other ranks; empty: the one on the way to the rendezvous
   std::chrono::milliseconds timeout{60'000};
 };

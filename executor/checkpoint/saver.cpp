@@ -4,6 +4,8 @@
 #include <cstring>
 #include <exception>
 
+#include <c10/core/GradMode.h>
+
 namespace foretrain {
 namespace {
 
@@ -42,7 +44,7 @@ Result<void> CheckpointSaver::agree(Result<void> mine, const char* what) {
 
 Result<void> CheckpointSaver::after_step(const CheckpointState& state, bool last) {
   if (options_.folder.empty()) return {};
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   const bool due = last || (options_.every > 0 && state.steps % options_.every == 0);
   try {
     if (pending_)

@@ -131,6 +131,11 @@ void add_run(CLI::App& app, Arguments& arguments) {
                    "named by the variables of torchrun, mpirun, PMI or srun")
       ->check(CLI::IsMember({"local", "env", "slurm"}))
       ->capture_default_str();
+  command
+      ->add_option("--backend", o.backend,
+                   "what carries transfers: gloo, in the host's memory. nccl, rccl: between the GPUs of NVIDIA, AMD")
+      ->check(CLI::IsMember({"gloo", "nccl", "rccl"}))
+      ->capture_default_str();
   command->add_option("--steps", o.steps, "optimizer steps")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   command->add_option("--warmup", o.warmup, "first steps that are not measured; at most all but one")
       ->check(CLI::Range(0, 1'000'000))

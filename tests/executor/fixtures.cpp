@@ -191,7 +191,8 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, 
     // Small transfers otherwise wait for ticks of the scheduler; threads that Gloo starts inherit it.
     const sched_param parameter{};
     (void)sched_setscheduler(0, SCHED_BATCH, &parameter);
-    auto communicator = connect_gloo(program, rank, store, {});
+    auto communicator =
+        besides.connect ? besides.connect(program, rank, store) : connect_gloo(program, rank, store, {});
     if (!communicator) {
       ADD_FAILURE() << to_string(communicator.error());
       return;

@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "core/program/program.h"
 #include "core/spec/plan.h"
@@ -35,8 +37,12 @@ struct RunOutcome {
                                                                         ///< Program says: said, taken
   std::vector<std::string> errors;                                      ///< of ranks that gave up; then weights are empty
 };
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+using Connect =
+    std::function<Result<std::unique_ptr<Communicator>>(const Program& program, int rank, const StorePointer& store)>;
 /// What a run of threads does besides.
 struct Besides {
+  Connect connect; ///< how ranks find each other; empty: by Gloo
   std::filesystem::path resume; ///< a checkpoint that it goes on from; what the outcome says of earlier steps is empty
   std::filesystem::path weights; ///< under Hugging Face's names, to start from
   CheckpointOptions checkpoint;
@@ -60,7 +66,7 @@ struct Bounds {
   double loss = 1e-12;    ///< the same sums in another order, in double; losses are means of numbers near 4
   double tensors = 1e-10; ///< after as many optimizer steps; measured 1e-15 to 1e-13
 };
-void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds = {});
+void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds = {}, const Connect& connect = {});
 
 /// ‖a − b‖ / ‖b‖, the absolute norm where b is zero.
 [[nodiscard]] double distance(const at::Tensor& a, const at::Tensor& b);

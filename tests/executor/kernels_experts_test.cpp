@@ -1,6 +1,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "executor/kernels/experts.h"
@@ -109,7 +110,7 @@ TEST_F(ExpertKernels, ALayerEqualsAutograd) {
     }
     expected.backward(dy);
 
-    const at::NoGradGuard guard;
+    const c10::NoGradGuard guard;
     Layer layer;
     layer.x = x;
     layer.router = router;
@@ -143,7 +144,7 @@ TEST_F(ExpertKernels, LatentNormEqualsAutograd) {
   const Tensor expected = first * (first.square().mean(-1, true) + kNormEpsilon).rsqrt() * weight;
   ((expected * dy).sum() + (x.narrow(1, 6, 2) * rest).sum()).backward();
 
-  const at::NoGradGuard guard;
+  const c10::NoGradGuard guard;
   Tensor y = at::empty_like(dy);
   Tensor dx = at::empty({5, 8}, at::kDouble);
   Tensor dweight = at::ones({6}, at::kDouble); // a gradient is added, never overwritten

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
 #include "executor/kernels/kernels.h"
@@ -43,7 +44,7 @@ TEST_F(Kernels, NormsEqualAutograd) {
     if (layer) expected = expected + bias;
     expected.backward(dy);
 
-    const at::NoGradGuard guard;
+    const c10::NoGradGuard guard;
     Tensor y = at::empty_like(dy);
     Tensor statistics = at::empty({layer ? 2 : 1, 6}, at::kDouble);
     norm(x, weight, layer ? &bias : nullptr, y, statistics);
@@ -66,7 +67,7 @@ TEST_F(Kernels, LinearEqualsAutograd) {
   const Tensor expected = at::mm(x, weight.t()) + bias;
   expected.backward(dy);
 
-  const at::NoGradGuard guard;
+  const c10::NoGradGuard guard;
   Tensor y = at::empty_like(dy);
   Tensor dx = at::empty({6, 8}, at::kDouble);
   Tensor dweight = at::ones({5, 8}, at::kDouble);
@@ -104,7 +105,7 @@ TEST_F(Kernels, RopeEqualsAutograd) {
   const Tensor v = qkv.narrow(1, 36, 12);
   ((q * dq).sum() + (k * dk).sum() + (v * dv).sum()).backward();
 
-  const at::NoGradGuard guard;
+  const c10::NoGradGuard guard;
   const RopeShape shape{4, 2, 6, rope_turns(positions, 6, at::kDouble)};
   Tensor mine_q = at::empty_like(dq);
   Tensor mine_k = at::empty_like(dk);
@@ -198,7 +199,7 @@ TEST_F(Kernels, AttentionEqualsAutograd) {
     const Tensor expected = plain_attention(q, k, v, c.shape, expected_lse);
     expected.backward(dout);
 
-    const at::NoGradGuard guard;
+    const c10::NoGradGuard guard;
     Tensor out = at::empty_like(dout);
     Tensor lse = at::empty({2 * queries, c.shape.query}, at::kDouble);
     std::array<Tensor, 3> gradients = {at::empty_like(q), at::empty_like(k), at::empty_like(v)};
@@ -219,7 +220,7 @@ TEST_F(Kernels, ActivationsEqualAutograd) {
     const Tensor expected = gated ? at::silu(up.narrow(1, 0, 5)) * up.narrow(1, 5, 5) : at::gelu(up);
     expected.backward(dhidden);
 
-    const at::NoGradGuard guard;
+    const c10::NoGradGuard guard;
     Tensor hidden = at::empty({6, width}, at::kDouble);
     Tensor dup = at::empty({6, 10}, at::kDouble);
     activation(up, gated, hidden);
@@ -236,7 +237,7 @@ TEST_F(Kernels, EmbeddingSplitOverRanksEqualsAutograd) {
   const Tensor expected = table.index_select(0, ids);
   expected.backward(drows);
 
-  const at::NoGradGuard guard;
+  const c10::NoGradGuard guard;
   Tensor sum = at::zeros({5, 4}, at::kDouble);
   for (int rank = 0; rank < 2; ++rank) {
     const Tensor part = table.narrow(0, 4 * rank, 4);
@@ -258,7 +259,7 @@ TEST_F(Kernels, LossSplitOverRanksEqualsAutograd) {
   const Tensor expected = -at::log_softmax(logits, -1).gather(1, targets.unsqueeze(1)).sum();
   (expected * kScale).backward();
 
-  const at::NoGradGuard guard;
+  const c10::NoGradGuard guard;
   const Tensor padded = at::cat({logits, at::full({6, 3}, 9.0, at::kDouble)}, 1); // padding must not count
   Tensor maximum = at::full({6}, -1e300, at::kDouble);
   std::vector<Tensor> parts;

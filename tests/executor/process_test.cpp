@@ -9,6 +9,7 @@
 
 #include "core/program/lower.h"
 #include "core/spec/io.h"
+#include "executor/communicators/device_library.h"
 #include "executor/record.h"
 #include "tests/executor/process_fixture.h"
 
@@ -166,6 +167,21 @@ TEST_F(ForetrainRun, SaysWhatIsWrongBeforeItStarts) {
   EXPECT_EQ(run({at("plan.json"), "--out", at("no/such/folder/run.json")}), 1);
   EXPECT_EQ(run({at("plan.json"), "--out", "/dev/full"}), 1);
   EXPECT_NE(text_of("err.txt").find("not a regular file"), std::string::npos) << text_of("err.txt");
+}
+
+TEST_F(ForetrainRun, SaysWhatABackendOfDevicesMisses) {
+  write("plan.json", plan_text(R"("tp": 2)"));
+  EXPECT_EQ(run({at("plan.json"), "--backend", "mpi"}), 1);
+  for (const Backend backend : {Backend::nccl, Backend::rccl}) {
+    const auto devices = devices_of(backend, fs::path(FORETRAIN_BINARY_DIR) / "bin");
+    if (devices) continue; // ctest -L gpu
+    const std::string name(id_of(backend));
+    EXPECT_EQ(run({at("plan.json"), "--backend", name, "--out", at("run.json")}), 1);
+    const std::string errors = text_of("err.txt");
+    EXPECT_NE(errors.find("--backend " + name), std::string::npos) << errors;
+    EXPECT_NE(errors.find(devices.error().message), std::string::npos) << errors;
+    EXPECT_FALSE(fs::exists(at("run.json"))) << "nothing is started";
+  }
 }
 
 } // namespace

@@ -67,6 +67,7 @@ struct ValidateOptions {
 struct RunOptions {
   std::string plan;
   std::string launcher = "local";
+  std::string backend = "gloo";
   int steps = 10;
   int warmup = 2;
   std::uint64_t seed = 1;

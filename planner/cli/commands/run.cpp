@@ -27,6 +27,7 @@ std::vector<std::string> arguments_of(const Context& context, const RunOptions& 
   const std::string launcher = o.launcher == "local" ? "local" : "env"; // srun sets the variables
   std::vector<std::string> list = {plan.string(), "--launcher", launcher, "--steps", std::to_string(o.steps)};
   const auto add = [&list](const char* name, const std::string& value) { list.insert(list.end(), {name, value}); };
+  add("--backend", o.backend);
   add("--warmup", std::to_string(o.warmup));
   add("--seed", std::to_string(o.seed));
   add("--learning-rate", number_text(o.learning_rate));

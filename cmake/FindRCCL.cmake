@@ -1,0 +1,17 @@
+# Finds RCCL with the runtime of HIP (headers and libraries): target RCCL::RCCL.
+set(hints /opt/rocm $ENV{ROCM_PATH})
+find_path(RCCL_INCLUDE_DIR rccl/rccl.h HINTS ${hints} PATH_SUFFIXES include)
+find_library(RCCL_LIBRARY rccl HINTS ${hints} PATH_SUFFIXES lib lib64)
+find_path(RCCL_HIP_INCLUDE_DIR hip/hip_runtime_api.h HINTS ${hints} PATH_SUFFIXES include)
+find_library(RCCL_HIP_LIBRARY amdhip64 HINTS ${hints} PATH_SUFFIXES lib lib64)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(RCCL
+  REQUIRED_VARS RCCL_LIBRARY RCCL_INCLUDE_DIR RCCL_HIP_LIBRARY RCCL_HIP_INCLUDE_DIR)
+if(RCCL_FOUND AND NOT TARGET RCCL::RCCL)
+  add_library(RCCL::RCCL UNKNOWN IMPORTED)
+  set_target_properties(RCCL::RCCL PROPERTIES
+    IMPORTED_LOCATION "${RCCL_LIBRARY}" INTERFACE_LINK_LIBRARIES "${RCCL_HIP_LIBRARY}"
+    INTERFACE_COMPILE_DEFINITIONS "FORETRAIN_RCCL;__HIP_PLATFORM_AMD__"
+    INTERFACE_INCLUDE_DIRECTORIES "${RCCL_INCLUDE_DIR};${RCCL_HIP_INCLUDE_DIR}"
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${RCCL_INCLUDE_DIR};${RCCL_HIP_INCLUDE_DIR}")
+endif()

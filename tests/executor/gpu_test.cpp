@@ -1,0 +1,98 @@
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "executor/communicators/device_library.h"
+#include "tests/executor/process_fixture.h"
+
+/// What needs a GPU (ctest -L gpu): skipped, with the reason, where there is none. Two to four ranks share what there is.
+namespace foretrain {
+namespace {
+
+using namespace test;
+
+constexpr int kSteps = 5;
+constexpr double kLoss = 1e-12; ///< relative; the same sums in another order, in double
+
+/// The backend of this machine's GPUs.
+Result<Backend> backend_here() {
+  const fs::path programs = fs::path(FORETRAIN_BINARY_DIR) / "bin";
+  const auto nccl = devices_of(Backend::nccl, programs);
+  if (nccl) return Backend::nccl;
+  if (devices_of(Backend::rccl, programs)) return Backend::rccl;
+  return tl::unexpected<Error>(nccl.error());
+}
+
+class OnGpus : public ForetrainRun {
+protected:
+  void SetUp() override {
+    ForetrainRun::SetUp();
+    const auto backend = backend_here();
+    if (!backend) GTEST_SKIP() << to_string(backend.error());
+    backend_ = std::string(id_of(*backend));
+  }
+  [[nodiscard]] std::vector<double> losses(const std::string& backend) const {
+    EXPECT_EQ(run({at("plan.json"), "--steps", std::to_string(kSteps), "--backend", backend, "--out", at("run.json")}), 0)
+        << text_of("err.txt");
+    const std::vector<Json> lines = lines_of("run.json");
+    EXPECT_EQ(lines.at(0)["backend"].get<std::string>(), backend);
+    return lines.back()["summary"]["loss"].get<std::vector<double>>();
+  }
+  std::string backend_;
+};
+
+TEST_F(OnGpus, LossesOfEveryAxisAreThoseOfGloo) {
+  for (const std::string layout :
+       {R"("tp": 2)", R"("tp": 2, "sequence_parallel": true)", R"("pp": 2)",
+        R"("pp": 2, "schedule": { "kind": "interleaved", "chunks": 2 })", R"("pp": 2, "schedule": { "kind": "zb-h1" })",
+        R"("dp_shard": 2)", R"("cp": 2)", R"("cp": 2, "context_parallel": { "kind": "ulysses" })",
+        R"("tp": 2, "pp": 2)", R"("pp": 2, "dp_shard": 2)"}) {
+    write("plan.json", plan_text(layout));
+    const std::vector<double> expected = losses("gloo");
+    const std::vector<double> got = losses(backend_);
+    ASSERT_EQ(got.size(), expected.size()) << layout;
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, kLoss) << layout;
+  }
+}
+
+TEST_F(OnGpus, TwoRunsGiveTheSameBits) {
+  write("plan.json", plan_text(R"("tp": 2, "sequence_parallel": true)"));
+  const std::vector<double> first = losses(backend_);
+  EXPECT_EQ(losses(backend_), first);
+}
+
+/// A rank that dies and one that is stopped: the other ends, and says so.
+TEST_F(OnGpus, ALostRankEndsTheOthers) {
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    write("plan.json", plan_text(R"("tp": 2)"));
+    const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--timeout", "10", "--backend",
+                                  backend_, "--out", at("run.json")});
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (text_of("out.txt").find("step    0") == std::string::npos && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const std::vector<pid_t> ranks = children_of(launcher);
+    ASSERT_EQ(ranks.size(), 2U) << text_of("err.txt");
+    kill(ranks[1], signal);
+    EXPECT_EQ(wait_for(launcher), 1);
+    EXPECT_NE(text_of("err.txt").find("rank 0, step "), std::string::npos) << text_of("err.txt");
+    for (const pid_t rank : ranks) EXPECT_FALSE(fs::exists("/proc/" + std::to_string(rank)));
+  }
+}
+
+/// Figures of collectives over sizes, for foretrain calibrate.
+TEST_F(OnGpus, ProbesOfCollectivesRun) {
+  write("plan.json", plan_text(R"("tp": 2)"));
+  ASSERT_EQ(run({at("plan.json"), "--probe", "--backend", backend_, "--out", at("run.json")}), 0) << text_of("err.txt");
+  int probes = 0;
+  for (const Json& line : lines_of("run.json"))
+    if (line.contains("probe")) {
+      ++probes;
+      EXPECT_GT(line["seconds"].get<double>(), 0);
+    }
+  EXPECT_GT(probes, 0);
+}
+
+} // namespace
+} // namespace foretrain
