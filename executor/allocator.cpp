@@ -48,7 +48,7 @@ void raise(std::atomic<std::int64_t>& current, std::atomic<std::int64_t>& peak, 
 void add(const Header& header) {
   Counters& c = counters();
   c.allocations.fetch_add(1, std::memory_order_relaxed);
-  raise(c.current, c.peak, header.bytes);
+  if (!header.account || !header.account->apart) raise(c.current, c.peak, header.bytes);
   if (header.account) raise(header.account->current, header.account->peak, header.bytes);
 }
 
@@ -57,7 +57,8 @@ void release(void* pointer) {
   char* base = static_cast<char*>(pointer) - kHeader;
   Header header;
   std::memcpy(&header, base, sizeof header);
-  counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
+  if (!header.account || !header.account->apart)
+    counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
   if (header.account) header.account->current.fetch_sub(header.bytes, std::memory_order_relaxed);
   std::free(base); // NOLINT: of aligned_alloc
 }

@@ -23,6 +23,7 @@ void restart_peak();
 struct AllocatorAccount {
   std::atomic<std::int64_t> current{0};
   std::atomic<std::int64_t> peak{0};
+  bool apart = false; ///< a memory of its own (the host's, beside the device's): not in the process's count
   void restart_peak() { peak.store(current.load()); }
 };
 

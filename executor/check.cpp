@@ -88,7 +88,6 @@ void layout(Reasons& r, const Plan& plan) {
   }
   r.unless(l.sharding.kind != ShardingKind::parameters || l.sharding.reshard_after_forward.value_or(true),
            "sharded parameters that stay gathered after the forward (reshard_after_forward false) are not executed");
-  r.unless(!l.offload.optimizer, "an optimizer on the host is not executed");
   r.unless(!l.overlap.tp && !l.overlap.moe, "tensor-parallel or expert transfers inside kernels are not executed");
   const auto divides = [&r](int parts, std::int64_t whole, const std::string& axis, const std::string& what) {
     r.unless(whole % parts == 0, axis + " " + number(parts) + " does not divide " + what + " " + number(whole));
@@ -220,9 +219,9 @@ std::vector<std::string> check_runnable(const Plan& plan, const Semantics& seman
 
 std::vector<std::string> check_runnable(const Program& program) {
   std::set<std::string> reasons;
-  const auto look = [&reasons](const std::vector<Op>& ops) {
+  const auto look = [&reasons](const std::vector<Op>& ops, bool at_end = false) {
     for (const Op& op : ops)
-      if (!executed(op)) reasons.insert("the interpreter has no code for op '" + name_of(op) + "'");
+      if (!(executed(op) || (at_end && op.kind == OpKind::copy))) reasons.insert("the interpreter has no code for op '" + name_of(op) + "'");
   };
   for (const Block& block : program.blocks) {
     for (const std::vector<Op>* ops : {&block.forward, &block.backward, &block.input, &block.weight}) look(*ops);
@@ -230,7 +229,7 @@ std::vector<std::string> check_runnable(const Program& program) {
   for (const Role& role : program.roles) {
     for (const Chunk& chunk : role.chunks)
       for (const ChunkOp& op : chunk.between) look({op.op});
-    look(role.step);
+    look(role.step, true); // the optimizer's copies from and to the host
   }
   return {reasons.begin(), reasons.end()};
 }

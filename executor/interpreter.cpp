@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include <c10/core/GradMode.h>
+
 #include "core/base/check.h"
 #include "core/program/context.h"
 #include "executor/counter.h"
@@ -88,7 +90,8 @@ Rank::Rank(const Plan& plan, const Program& program, int rank, Communicator& com
       type_(scalar_type(activation_dtype(plan.job.precision))),
       parameters_(plan, program, rank, options_.seed, type_,
                   type_ == at::kBFloat16 ? scalar_type(plan.job.gradient) : type_),
-      optimizer_(plan.job.optimizer, options_.optimizer, parameters_) {
+      host_{{}, {}, true},
+      optimizer_(plan.job.optimizer, options_.optimizer, parameters_, plan.layout.offload.optimizer ? &host_ : nullptr) {
   for (int member = 0; member < plan.layout.cp; ++member) positions_.push_back(token_positions(plan, member));
   const ModelSpec& m = plan.model;
   if (m.learned_positions == 0)
@@ -115,7 +118,7 @@ void Rank::finish() {
 }
 
 Result<StepRecord> Rank::step(int index) {
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   step_ = index;
   origin_ = seconds();
   record_ = StepRecord{};
@@ -126,6 +129,7 @@ Result<StepRecord> Rank::step(int index) {
   loss_ = 0;
   contexts_.clear();
   if (options_.take_peak) (void)options_.take_peak();
+  host_.restart_peak();
   try {
     for (int i = 0; i < static_cast<int>(role_.instructions.size()); ++i) {
       run(i);
@@ -141,6 +145,7 @@ Result<StepRecord> Rank::step(int index) {
   record_.loss = program_.mesh.coordinate(rank_, Axis::tp) == 0 ? loss_ / tokens : 0;
   record_.seconds = now();
   if (!record_.peaks.empty()) record_.peak_bytes = *std::max_element(record_.peaks.begin(), record_.peaks.end());
+  if (options_.take_peak && plan_.layout.offload.optimizer) record_.host_peak_bytes = host_.peak.load();
   for (const auto& [key, states] : states_)
     for (const BlockState& state : states)
       record_.live_buffers += static_cast<int>(std::count_if(state.buffers.begin(), state.buffers.end(),

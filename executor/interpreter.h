@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "executor/allocator.h"
 #include "executor/communicator.h"
 #include "executor/optimizer.h"
 #include "executor/record.h"
@@ -99,6 +100,7 @@ private:
   RankOptions options_;
   at::ScalarType type_;
   ParameterTable parameters_;
+  AllocatorAccount host_; ///< of the optimizer, where its state is on the host
   Optimizer optimizer_;
   std::vector<std::vector<std::int64_t>> positions_; ///< of the tokens of each context-parallel rank
   at::Tensor turns_;                                 ///< cosines and sines of this rank's positions

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace foretrain {
 namespace {
@@ -12,13 +13,20 @@ bool is_half(at::ScalarType type) {
 
 } // namespace
 
-Optimizer::Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters)
-    : choice_(choice), options_(options) {
+Optimizer::Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters,
+                     AllocatorAccount* host)
+    : choice_(choice), options_(options), host_(host) {
+  std::optional<AccountScope> scope;
+  if (host_) scope.emplace(host_);
   for (const ParameterEntry& entry : parameters.entries()) {
     const bool half = is_half(entry.owned_weight.scalar_type());
+    rounds_ = rounds_ || half;
     const auto type = half ? at::kFloat : entry.owned_weight.scalar_type();
     const auto zeros = [&] { return at::zeros({entry.owned_count}, type); };
-    if (half) master_.push_back(entry.owned_weight.to(type));
+    if (host_)
+      master_.push_back(entry.owned_weight.to(type, false, true));
+    else if (half)
+      master_.push_back(entry.owned_weight.to(type));
     if (choice_.kind != OptimizerKind::sgd || choice_.momentum) first_.push_back(zeros());
     if (choice_.kind == OptimizerKind::adamw) second_.push_back(zeros());
   }
@@ -56,7 +64,7 @@ std::vector<Optimizer::State> Optimizer::state(std::size_t index) const {
   std::vector<State> list;
   if (!first_.empty()) list.push_back({"first_moment", first_[index]});
   if (!second_.empty()) list.push_back({"second_moment", second_[index]});
-  if (!master_.empty()) list.push_back({"master", master_[index]});
+  if (keeps_masters()) list.push_back({"master", master_[index]});
   return list;
 }
 
@@ -64,8 +72,27 @@ void Optimizer::take_weights(const ParameterTable& parameters) {
   for (std::size_t i = 0; i < master_.size(); ++i) master_[i].copy_(parameters.entries()[i].owned_weight);
 }
 
+std::int64_t Optimizer::copy(ParameterTable& parameters) {
+  const bool weights = !gradients_.empty();
+  const AccountScope scope(host_);
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+    const ParameterEntry& entry = parameters.entries()[i];
+    at::Tensor part = weights ? entry.owned_weight : entry.owned_gradient;
+    bytes += part.numel() * static_cast<std::int64_t>(part.element_size());
+    if (weights)
+      part.copy_(master_[i]);
+    else
+      gradients_.push_back(part.clone());
+  }
+  if (weights) gradients_.clear();
+  return bytes;
+}
+
 void Optimizer::step(ParameterTable& parameters) {
   ++steps_;
+  std::optional<AccountScope> scope;
+  if (host_) scope.emplace(host_);
   for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
     const ParameterEntry& entry = parameters.entries()[i];
     const bool decays = entry.spec->shape.size() > 1;
@@ -73,12 +100,12 @@ void Optimizer::step(ParameterTable& parameters) {
       const std::int64_t count = std::min(kOptimizerChunk, entry.owned_count - done);
       const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, done, count); };
       at::Tensor weight = part(master_.empty() ? entry.owned_weight : master_[i]);
-      at::Tensor gradient = part(entry.owned_gradient);
+      at::Tensor gradient = part(host_ ? gradients_[i] : entry.owned_gradient);
       if (gradient.scalar_type() != weight.scalar_type()) gradient = gradient.to(weight.scalar_type());
       at::Tensor first = first_.empty() ? at::Tensor() : part(first_[i]);
       at::Tensor second = second_.empty() ? at::Tensor() : part(second_[i]);
       update(weight, gradient, first, second_.empty() ? nullptr : &second, decays);
-      if (!master_.empty()) part(entry.owned_weight).copy_(weight);
+      if (!master_.empty() && !host_) part(entry.owned_weight).copy_(weight);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/spec/job.h"
+#include "executor/allocator.h"
 #include "executor/parameters.h"
 
 namespace foretrain {
@@ -21,10 +22,18 @@ struct OptimizerOptions {
 
 /// AdamW (arXiv:1711.05101), Lion (arXiv:2302.06675) or SGD with momentum, on the elements that this rank owns. Half
 /// precision weights are rounded copies of fp32 ones that are kept here.
+///
+/// On the host: its state, weights of its own and what it works on are booked on the host's account instead of the
+/// rank's. A step is then three ops: gradients to the host, the step, weights back.
 class Optimizer {
 public:
-  Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters);
+  /// `host`: null where the state lies beside the parameters; outlives the optimizer.
+  Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters,
+            AllocatorAccount* host = nullptr);
   void step(ParameterTable& parameters);
+  /// On the host alone: gradients come the first time in a step, weights go back the second time. Returns the bytes
+  /// moved.
+  std::int64_t copy(ParameterTable& parameters);
 
   /// Steps done, which the moments' correction goes by.
   [[nodiscard]] int steps() const { return steps_; }
@@ -35,7 +44,7 @@ public:
     at::Tensor tensor;
   };
   [[nodiscard]] std::vector<State> state(std::size_t index) const;
-  [[nodiscard]] bool keeps_masters() const { return !master_.empty(); }
+  [[nodiscard]] bool keeps_masters() const { return rounds_; }
   /// After weights were read without a state of the optimizer: the wide copies become theirs.
   void take_weights(const ParameterTable& parameters);
 
@@ -47,7 +56,10 @@ private:
   int steps_ = 0;
   std::vector<at::Tensor> first_;  ///< moments of the owned elements, one per entry; empty without momentum
   std::vector<at::Tensor> second_; ///< adamw only
-  std::vector<at::Tensor> master_; ///< half precision only
+  std::vector<at::Tensor> master_; ///< half precision, or on the host
+  bool rounds_ = false;            ///< the model's weights are rounded
+  AllocatorAccount* host_;
+  std::vector<at::Tensor> gradients_; ///< on the host, between the two copies
 };
 
 } // namespace foretrain

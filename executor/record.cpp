@@ -13,6 +13,7 @@ Json to_json(const StepRecord& record, bool with_ops) {
   json["step_time_s"] = record.seconds;
   json["began_s"] = record.began;
   if (record.peak_bytes >= 0) json["peak_allocated_bytes"] = record.peak_bytes;
+  if (record.host_peak_bytes >= 0) json["peak_host_bytes"] = record.host_peak_bytes;
   if (!with_ops) return json;
   if (!record.peaks.empty()) json["peaks"] = record.peaks;
   Json ops = Json::array();

@@ -28,6 +28,7 @@ struct StepRecord {
   /// The same within each instruction of the role (slots, transfers, ops of the step's end), by its index; empty: not
   /// counted.
   std::vector<std::int64_t> peaks;
+  std::int64_t host_peak_bytes = -1; ///< the same of what an optimizer on the host holds there; −1: none is
   int live_buffers = 0;         ///< buffers that nobody freed by the end of the step: 0, or the Program is wrong
   std::vector<OpRecord> ops;
 };

@@ -169,6 +169,10 @@ void Rank::run_step_op(const Op& op) {
     }
     FORETRAIN_CHECK(false, "check_runnable admits no other groups at the step's end");
   }
+  if (op.kind == OpKind::copy) {
+    moved_ = optimizer_.copy(parameters_);
+    return;
+  }
   if (op.segment == Segment::gradient_norm) return gradient_norm();
   if (op.segment == Segment::optimizer) return optimizer_.step(parameters_);
   FORETRAIN_CHECK(op.segment == Segment::zero_gradients, "check_runnable admits no other ops at the step's end");

@@ -95,6 +95,8 @@ StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job
                         elements, optimizer_parts);
   if (offload) {
     state.host = state.master + state.moments;
+    // The step needs weights where it works: those of the master, or a copy.
+    if (state.master.value == 0) state.host += share(w.parameter, elements, optimizer_parts);
     state.master = Bytes(0);
     state.moments = Bytes(0);
   }

@@ -1,5 +1,7 @@
 #include "executor/checkpoint/state.h"
 
+#include <c10/core/GradMode.h>
+
 #include "core/base/check.h"
 
 namespace foretrain {
@@ -83,7 +85,7 @@ RankState owned_state(const Plan& plan, const Mesh& mesh, int rank, Rank& execut
 }
 
 Result<void> restore(PieceSource& source, const Plan& plan, const Mesh& mesh, int rank, int steps, Rank& executor) {
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   const States states(plan, mesh, rank);
   const std::vector<ParameterEntry>& entries = executor.parameters().entries();
   const std::string kind = executor.optimizer().keeps_masters() ? kMaster : kWeight;
@@ -95,12 +97,13 @@ Result<void> restore(PieceSource& source, const Plan& plan, const Mesh& mesh, in
       if (auto done = read(source, key, states, entry, state.tensor, entry.owned_first); !done) return done;
     }
   }
+  if (!executor.optimizer().keeps_masters()) executor.optimizer().take_weights(executor.parameters());
   executor.optimizer().set_steps(steps);
   return {};
 }
 
 Result<void> restore_weights(PieceSource& source, const Plan& plan, const Mesh& mesh, int rank, Rank& executor) {
-  const at::NoGradGuard no_gradients;
+  const c10::NoGradGuard no_gradients;
   const States states(plan, mesh, rank);
   for (const ParameterEntry& entry : executor.parameters().entries())
     if (auto done = read_weight(source, kWeight + entry.name, states, entry); !done) return done;

@@ -67,6 +67,11 @@ Layout experts(int ep, int tp, ShardingKind kind) {
   });
 }
 
+Layout on_host(Layout l) {
+  l.offload.optimizer = true;
+  return l;
+}
+
 /// Saves after two of four steps.
 RunOutcome saving_run(const Plan& plan, const std::filesystem::path& folder, bool background = false) {
   Besides besides;
@@ -131,6 +136,12 @@ TEST(Resume, GivesTheSameBitsInEveryPrecisionAndWithEveryOptimizer) {
       plan.job.optimizer.kind = kind;
       const RunOutcome whole = saving_run(plan, folder.path());
       expect_same_bits(resumed_run(plan, folder.path()), whole);
+      plan.layout = on_host(plan.layout); // where the state is changes nothing
+      expect_same_bits(resumed_run(plan, folder.path()), whole);
+      const TestFolder other;
+      expect_same_bits(saving_run(plan, other.path()), whole);
+      plan.layout.offload.optimizer = false;
+      expect_same_bits(resumed_run(plan, other.path()), whole);
     }
 }
 

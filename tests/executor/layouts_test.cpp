@@ -82,6 +82,21 @@ std::vector<Case> cases() {
                     l.pp = 2;
                     l.layers_per_stage = {3, 1};
                   })});
+  const auto on_host = [](Layout l) {
+    l.offload.optimizer = true;
+    return l;
+  };
+  list.push_back({"alone_on_host", llama, on_host(layout([](Layout&) {}))});
+  list.push_back({"dp2_on_host", gpt, on_host(dp2)});
+  list.push_back({"dp2_sharded_on_host", llama, on_host(zero1)});
+  list.push_back({"dp2_gradients_on_host", tied, on_host(layout([](Layout& l) {
+                    l.dp_shard = 2;
+                    l.sharding.kind = ShardingKind::gradients;
+                  }))});
+  list.push_back({"pp2_zero3_on_host", llama, on_host(layout([](Layout& l) {
+                    l.pp = l.dp_shard = 2;
+                    l.sharding.kind = ShardingKind::parameters;
+                  }))});
   list.push_back({"tp2_sp_dp2_sharded", tied, layout([](Layout& l) {
                     l.tp = l.dp_shard = 2;
                     l.sequence_parallel = true;

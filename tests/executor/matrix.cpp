@@ -118,6 +118,8 @@ std::vector<Factor> factors() {
         {"full", [](Plan& p) { p.layout.recompute.kind = RecomputeKind::full; }},
         {"selective", selective}}},
       {"optimizer", {optimizer(OptimizerKind::adamw), optimizer(OptimizerKind::lion), optimizer(OptimizerKind::sgd)}},
+      {"state",
+       {{"beside", [](Plan&) {}}, {"on-host", [](Plan& p) { p.layout.offload.optimizer = true; }}}},
   };
 }
 

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include "core/program/axes/data.h"
+#include "core/program/context.h"
 #include "core/program/memory.h"
+#include "core/spec/names.h"
+#include "core/spec/presets.h"
 #include "tests/executor/fixtures.h"
 
 /// What the allocator counted on each rank against what the Program says.
@@ -85,6 +89,17 @@ std::vector<Case> cases() {
            l.sharding.kind = ShardingKind::optimizer;
          }),
   };
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Case on_host = of("on_host_" + std::string(id_of(precision)), llama, [](Layout& l) { l.offload.optimizer = true; });
+    on_host.precision = precision;
+    list.push_back(on_host);
+  }
+  list.push_back(of("zero1_on_host", llama, [](Layout& l) {
+    l.dp_shard = 2, l.sharding.kind = ShardingKind::optimizer, l.offload.optimizer = true;
+  }));
+  list.push_back(of("zero3_pp2_on_host", mixtral, [](Layout& l) {
+    l.dp_shard = l.pp = 2, l.sharding.kind = ShardingKind::parameters, l.offload.optimizer = true;
+  }));
   Case exact = list.front();
   exact.name = "alone_fp64";
   exact.precision = Precision::fp64;
@@ -99,6 +114,14 @@ std::int64_t scratch_of_norm(const Role& role, int index) {
   const Op& op = role.step[static_cast<std::size_t>(instruction.step)];
   if (op.kind != OpKind::compute || op.segment != Segment::gradient_norm) return 0;
   return role.step_peak[static_cast<std::size_t>(instruction.step)].value;
+}
+
+/// What the Program says of the host.
+double host_bytes(const Plan& plan, const Program& program, const Role& role) {
+  const auto semantics = DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics("foretrain");
+  const LayerContext context = make_context(plan.model, plan.job, *semantics, plan.layout, plan.cluster.device,
+                                            program.split_backward);
+  return static_cast<double>(data::host_memory(context, program, role).value);
 }
 
 class MemoryTest : public testing::TestWithParam<Case> {};
@@ -133,6 +156,12 @@ TEST_P(MemoryTest, PredictedPeakIsTheAllocators) {
       EXPECT_LT(std::abs(static_cast<double>(point.peak.value) / there - 1), kShare)
           << "rank " << record.rank << ", instruction " << point.instruction << ": predicted " << point.peak.value
           << ", measured " << there;
+    }
+    const double host = host_bytes(plan, program, role);
+    EXPECT_EQ(record.host_peak_bytes < 0, host == 0);
+    if (host > 0) {
+      EXPECT_LT(std::abs(host / static_cast<double>(record.host_peak_bytes) - 1), kShare)
+          << "rank " << record.rank << " on the host: predicted " << host << ", measured " << record.host_peak_bytes;
     }
   }
 }

@@ -35,6 +35,9 @@ struct Elements {
 [[nodiscard]] Bytes reduction_temporary(const LayerContext& context, const Program& program, const Chunk& chunk,
                                         const std::vector<int>& positions, bool expert);
 
+/// Our own executor's norm and optimizer work on pieces of parameters and hold one of them; nothing under other semantics.
+[[nodiscard]] Bytes executor_piece(const LayerContext& context, const Program& program, const Role& role);
+
 /// Adds the collectives between blocks to a chunk of `role`: bucketed reductions in the last micro-batch's backward, or
 /// per block and micro-batch for sharded gradients and parameters; gathers before use.
 void add_collectives(const LayerContext& context, const Program& program, Role& role, Chunk& chunk);
@@ -45,5 +48,9 @@ void add_step(const LayerContext& context, const Program& program, Role& role);
 
 /// Model state, buffers and workspaces that stay for the whole step.
 void add_persistent(const LayerContext& context, const Program& program, Role& role);
+
+/// Peak of a rank's memory on the host where the optimizer is there: its state, the gradients while it works, and, under
+/// our own semantics, the piece that it works on. Else nothing.
+[[nodiscard]] Bytes host_memory(const LayerContext& context, const Program& program, const Role& role);
 
 } // namespace foretrain::data

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/check.h"
 #include "core/program/axes/data_detail.h"
 #include "core/program/axes/expert.h"
 #include "core/program/state.h"
@@ -91,6 +92,15 @@ void add_persistent(const LayerContext& c, const Program& program, Role& role) {
     add("gather bucket", MemoryPart::buckets, Bytes(s.gather_bucket * c.width));
   }
   role.outside = s.context + s.communicator * communicators(program.mesh);
+}
+
+Bytes host_memory(const LayerContext& c, const Program& program, const Role& role) {
+  if (!c.layout.offload.optimizer) return Bytes(0);
+  const Bytes state = state_of_role(c, program, role).host;
+  const auto gradients =
+      std::find_if(role.step.begin(), role.step.end(), [](const Op& op) { return op.kind == OpKind::copy; });
+  FORETRAIN_CHECK(gradients != role.step.end(), "an optimizer on the host gets the gradients");
+  return state + gradients->bytes + executor_piece(c, program, role);
 }
 
 } // namespace foretrain::data

@@ -39,7 +39,8 @@ std::int64_t owned_replicated(const Program& program, const Role& role) {
   return elements;
 }
 
-/// Our own executor's norm and optimizer work on pieces of parameters and hold one of them.
+} // namespace
+
 Bytes executor_piece(const LayerContext& c, const Program& program, const Role& role) {
   if (c.semantics->family != SemanticsFamily::foretrain) return Bytes(0);
   std::int64_t most = 0;
@@ -53,8 +54,6 @@ Bytes executor_piece(const LayerContext& c, const Program& program, const Role& 
       }
   return Bytes(std::min(most, layers::kOptimizerBlock) * bits_of(statistics_dtype(c)) / 8);
 }
-
-} // namespace
 
 void add_step(const LayerContext& c, const Program& program, Role& role) {
   const Semantics& s = *c.semantics;

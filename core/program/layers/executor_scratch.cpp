@@ -79,11 +79,11 @@ private:
     return 0;
   }
 
-  /// A half precision weight gradient is made whole before it is added in single precision.
+  /// A half precision weight gradient is made whole, and widened, before it is added in single precision.
   [[nodiscard]] std::int64_t product() const {
     if (!half_) return 0;
     const std::vector<std::int64_t>& x = read(0).shape;
-    return c_.width * x.back() * read(1).shape.back();
+    return (c_.width + statistic_) * x.back() * read(1).shape.back();
   }
 
   /// Scores of one head and block of queries; backward two of them. Half precision works on copies.
