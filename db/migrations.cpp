@@ -158,7 +158,18 @@ ALTER TABLE run_op ADD COLUMN name TEXT NOT NULL DEFAULT '';
 ALTER TABLE run_op ADD COLUMN predicted_s REAL NOT NULL DEFAULT 0;
 )sql";
 
-constexpr std::array<Migration, 2> kMigrations = {Migration{1, kVersion1}, Migration{2, kVersion2}};
+/// What a table shows of a candidate, so that a hundred thousand are listed without reading their documents.
+constexpr const char* kVersion3 = R"sql(
+ALTER TABLE candidate ADD COLUMN code BLOB;
+ALTER TABLE prediction ADD COLUMN evidence TEXT NOT NULL DEFAULT '';
+ALTER TABLE prediction ADD COLUMN fullest_stage INTEGER NOT NULL DEFAULT 0;
+UPDATE prediction SET evidence = coalesce(json_extract(document, '$.evidence'), ''),
+  fullest_stage = coalesce((SELECT key FROM json_each(document, '$.memory')
+    ORDER BY json_extract(value, '$.device_bytes') DESC, key LIMIT 1), 0)
+  WHERE json_valid(document);
+)sql";
+
+constexpr std::array<Migration, 3> kMigrations = {Migration{1, kVersion1}, Migration{2, kVersion2}, Migration{3, kVersion3}};
 
 int version_of(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt();

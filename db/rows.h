@@ -36,6 +36,14 @@ namespace foretrain {
   return peak;
 }
 
+/// The first of the stages that take the most of their device; 0 without stages.
+[[nodiscard]] inline int fullest_stage(const Prediction& prediction) {
+  std::size_t fullest = 0;
+  for (std::size_t i = 1; i < prediction.memory.size(); ++i)
+    if (prediction.memory[i].device > prediction.memory[fullest].device) fullest = i;
+  return static_cast<int>(fullest);
+}
+
 /// Columns engine, semantics, calibration, document, from `first` on.
 [[nodiscard]] inline Result<StoredPrediction> read_prediction(SQLite::Statement& row, int first,
                                                               const std::string& where) {

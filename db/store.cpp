@@ -1,5 +1,6 @@
 #include "db/store.h"
 
+#include <system_error>
 #include <utility>
 
 #include "core/base/digest.h"
@@ -53,6 +54,49 @@ Result<void> Store::keep_view_state(const std::string& name, const std::string& 
     insert.exec();
     return {};
   });
+}
+
+Result<bool> Store::replace_view_state(const std::string& name, const std::optional<std::string>& before,
+                                       const std::string& document) {
+  return in_transaction(*connection_, [&]() -> Result<bool> {
+    FORETRAIN_TRY([[maybe_unused]] const Json json, parse_json(document, "view state " + name));
+    SQLite::Statement select(connection_->database, "SELECT document FROM view_state WHERE name = ?");
+    select.bind(1, name);
+    std::optional<std::string> now;
+    if (select.executeStep()) now = select.getColumn(0).getString();
+    if (now != before) return false;
+    SQLite::Statement write(connection_->database,
+                            "INSERT INTO view_state(name, document) VALUES(?, ?) ON CONFLICT(name) DO UPDATE SET "
+                            "document = excluded.document, updated_at = excluded.updated_at");
+    write.bind(1, name);
+    write.bind(2, document);
+    write.exec();
+    return true;
+  });
+}
+
+Result<void> Store::copy_to(const std::filesystem::path& path) const {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  if (fs::equivalent(path, connection_->path, failed) && !failed) return fail(path.string(), "is this file itself", "choose another name");
+  fs::path part = path;
+  part += ".part";
+  fs::remove(part, failed);
+  auto written = guarded(part.string(), [&]() -> Result<void> {
+    SQLite::Statement copy(connection_->database, "VACUUM INTO ?");
+    copy.bind(1, part.string());
+    copy.exec();
+    return {};
+  });
+  if (written) {
+    // What lies beside a file of before would be taken for this one's.
+    for (const char* suffix : {"-wal", "-shm"}) fs::remove(path.string() + suffix, failed);
+    fs::rename(part, path, failed);
+    if (!failed) return {};
+    written = fail_environment(path.string(), "cannot be written: " + failed.message());
+  }
+  fs::remove(part, failed);
+  return written;
 }
 
 Result<std::optional<std::string>> Store::view_state(const std::string& name) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,6 +63,20 @@ struct StoredCandidate {
   StoredPrediction best;
   bool pareto = false;
   bool operator==(const StoredCandidate&) const = default;
+};
+
+/// A candidate as a table lists it. `prediction` is the document of an engine that looks at single ops; what only the
+/// search has seen is in the other members.
+struct RankedRow {
+  CandidateId id;
+  Layout layout;
+  bool pareto = false;
+  Engine engine = Engine::slots;
+  Evidence evidence = Evidence::datasheet;
+  Seconds step_time;
+  Bytes device; ///< of the fullest stage
+  int fullest_stage = 0;
+  std::shared_ptr<const Prediction> prediction;
 };
 
 struct StoredNearMiss {
@@ -172,6 +187,9 @@ public:
   /// they were added.
   [[nodiscard]] Result<std::vector<StoredCandidate>> ranked(StudyId study, Objective objective, int limit,
                                                             int offset = 0) const;
+  /// All of them in the same order, one after the other, until `take` returns false: a hundred thousand in a fraction of a
+  /// second, because the documents of most are not read.
+  [[nodiscard]] Result<void> each_ranked(StudyId study, Objective objective, const std::function<bool(RankedRow)>& take) const;
   [[nodiscard]] Result<std::vector<StoredCandidate>> pareto(StudyId study) const;
   [[nodiscard]] Result<StoredCandidate> candidate(CandidateId candidate) const;
   /// Most detailed first.
@@ -199,7 +217,15 @@ public:
   [[nodiscard]] Result<std::string> keep_calibration(const std::string& device, const std::string& document);
   [[nodiscard]] Result<std::string> calibration(const std::string& digest) const;
   [[nodiscard]] Result<void> keep_view_state(const std::string& name, const std::string& document);
+  /// The same if it still is what `before` says (absent: there is none). False, and nothing is written, when another
+  /// program has changed it.
+  [[nodiscard]] Result<bool> replace_view_state(const std::string& name, const std::optional<std::string>& before,
+                                                const std::string& document);
   [[nodiscard]] Result<std::optional<std::string>> view_state(const std::string& name) const;
+
+  /// Writes all that is committed, what still lies beside the file included, to another file, in place of what is there.
+  /// The copy appears whole or not at all. Errors: no such folder, no permission, a full disk.
+  [[nodiscard]] Result<void> copy_to(const std::filesystem::path& path) const;
 
   struct Connection;
 

@@ -1,4 +1,8 @@
+#include <string_view>
+
+#include "core/spec/names.h"
 #include "db/connection.h"
+#include "db/layout_code.h"
 #include "db/rows.h"
 
 namespace foretrain {
@@ -16,6 +20,14 @@ constexpr const char* kCandidateColumns =
     "prediction.semantics, "
     "prediction.calibration, prediction.document FROM candidate JOIN prediction ON prediction.id = (SELECT p.id FROM "
     "prediction AS p WHERE p.candidate = candidate.id ORDER BY p.detail DESC, p.id DESC LIMIT 1) ";
+
+/// The same without the documents of what only the search has seen, and without the layouts' JSON where they have a code.
+constexpr const char* kRowColumns =
+    "SELECT candidate.id, candidate.code, CASE WHEN candidate.code IS NULL THEN candidate.layout END, candidate.pareto, "
+    "prediction.engine, prediction.evidence, prediction.step_time_s, prediction.peak_device_bytes, "
+    "prediction.fullest_stage, CASE WHEN prediction.engine <> 'slots' THEN prediction.document END "
+    "FROM candidate JOIN prediction ON prediction.id = (SELECT p.id FROM prediction AS p WHERE p.candidate = candidate.id "
+    "ORDER BY p.detail DESC, p.id DESC LIMIT 1) ";
 
 StudySummary read_summary(SQLite::Statement& row) {
   StudySummary summary;
@@ -49,6 +61,47 @@ const char* order_of(Objective objective) {
     return "prediction.peak_device_bytes";
   }
   return "candidate.id";
+}
+
+std::string rank_order(Objective objective) {
+  return std::string(" ORDER BY CASE prediction.verdict WHEN 'fits' THEN 0 WHEN 'oom' THEN 1 ELSE 2 END, ") +
+         order_of(objective) + ", candidate.id";
+}
+
+/// As ids name it; a word of a newer program counts as the weakest.
+Evidence evidence_of(std::string_view text) {
+  for (const Evidence evidence : {Evidence::measured, Evidence::interpolated, Evidence::fitted})
+    if (id_of(evidence) == text) return evidence;
+  return Evidence::datasheet;
+}
+
+Result<Layout> read_layout(SQLite::Statement& row, int code, int json, const std::string& where) {
+  const SQLite::Column column = row.getColumn(code);
+  if (!column.isNull()) {
+    const std::string_view bytes(static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes()));
+    if (auto layout = layout_from_code(bytes)) return std::move(*layout);
+    return fail(where, "the code of its layout does not read", "was the file written to by another program?");
+  }
+  FORETRAIN_TRY(const Json document, parse_json(row.getColumn(json).getString(), where));
+  return layout_from(document, where);
+}
+
+Result<RankedRow> read_row(SQLite::Statement& row, const std::string& path) {
+  RankedRow result;
+  result.id = CandidateId{row.getColumn(0).getInt64()};
+  const std::string where = row_name(path, "candidate", result.id.value);
+  FORETRAIN_TRY(result.layout, read_layout(row, 1, 2, where));
+  result.pareto = row.getColumn(3).getInt() != 0;
+  FORETRAIN_TRY(result.engine, engine_from(row.getColumn(4).getText(), where));
+  result.evidence = evidence_of(row.getColumn(5).getText());
+  result.step_time = Seconds(row.getColumn(6).getDouble());
+  result.device = Bytes(row.getColumn(7).getInt64());
+  result.fullest_stage = row.getColumn(8).getInt();
+  if (row.getColumn(9).isNull()) return result;
+  FORETRAIN_TRY(const Json document, parse_json(row.getColumn(9).getString(), where));
+  FORETRAIN_TRY(Prediction prediction, prediction_from(document, where));
+  result.prediction = std::make_shared<const Prediction>(std::move(prediction));
+  return result;
 }
 
 Result<StoredCandidate> read_candidate(SQLite::Statement& row, const Study& study, const std::string& path) {
@@ -111,14 +164,24 @@ Result<std::vector<StoredCandidate>> Store::ranked(StudyId id, Objective objecti
   return guarded(connection_->path, [&]() -> Result<std::vector<StoredCandidate>> {
     FORETRAIN_TRY(const Study parent, study(id));
     SQLite::Statement select(connection_->database,
-                             std::string(kCandidateColumns) +
-                                 "WHERE candidate.study = ? ORDER BY CASE prediction.verdict WHEN 'fits' THEN 0 "
-                                 "WHEN 'oom' THEN 1 ELSE 2 END, " +
-                                 order_of(objective) + ", candidate.id LIMIT ? OFFSET ?");
+                             std::string(kCandidateColumns) + "WHERE candidate.study = ?" + rank_order(objective) +
+                                 " LIMIT ? OFFSET ?");
     select.bind(1, id.value);
     select.bind(2, limit);
     select.bind(3, offset);
     return read_candidates(select, parent, connection_->path);
+  });
+}
+
+Result<void> Store::each_ranked(StudyId id, Objective objective, const std::function<bool(RankedRow)>& take) const {
+  return guarded(connection_->path, [&]() -> Result<void> {
+    SQLite::Statement select(connection_->database, std::string(kRowColumns) + "WHERE candidate.study = ?" + rank_order(objective));
+    select.bind(1, id.value);
+    while (select.executeStep()) {
+      FORETRAIN_TRY(RankedRow row, read_row(select, connection_->path));
+      if (!take(std::move(row))) break;
+    }
+    return {};
   });
 }
 

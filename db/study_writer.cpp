@@ -2,6 +2,7 @@
 
 #include "core/base/digest.h"
 #include "db/connection.h"
+#include "db/layout_code.h"
 #include "db/rows.h"
 
 namespace foretrain {
@@ -11,16 +12,17 @@ namespace {
 class CandidateInserter {
 public:
   explicit CandidateInserter(SQLite::Database& database)
-      : insert_(database, "INSERT INTO candidate(study, digest, layout, pareto) VALUES(?, ?, ?, ?) "
+      : insert_(database, "INSERT INTO candidate(study, digest, layout, pareto, code) VALUES(?, ?, ?, ?, ?) "
                           "ON CONFLICT(study, digest) DO UPDATE SET pareto = max(pareto, excluded.pareto) "
                           "RETURNING id"),
         predict_(database, "INSERT INTO prediction(candidate, engine, detail, semantics, calibration, verdict, "
-                           "step_time_s, tokens_per_s_per_gpu, mfu_percent, peak_device_bytes, document) "
-                           "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                           "step_time_s, tokens_per_s_per_gpu, mfu_percent, peak_device_bytes, evidence, fullest_stage, "
+                           "document) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
                            "ON CONFLICT(candidate, detail, semantics, calibration) DO UPDATE SET "
                            "verdict = excluded.verdict, step_time_s = excluded.step_time_s, "
                            "tokens_per_s_per_gpu = excluded.tokens_per_s_per_gpu, mfu_percent = excluded.mfu_percent, "
-                           "peak_device_bytes = excluded.peak_device_bytes, document = excluded.document") {}
+                           "peak_device_bytes = excluded.peak_device_bytes, evidence = excluded.evidence, "
+                           "fullest_stage = excluded.fullest_stage, document = excluded.document") {}
 
   CandidateId insert(StudyId study, const NewCandidate& candidate) {
     const std::string layout = to_json(candidate.layout).dump();
@@ -29,6 +31,11 @@ public:
     insert_.bind(2, digest(layout));
     insert_.bind(3, layout);
     insert_.bind(4, candidate.pareto ? 1 : 0);
+    const std::string code = layout_code(candidate.layout);
+    if (code.empty())
+      insert_.bind(5);
+    else
+      insert_.bind(5, code.data(), static_cast<int>(code.size()));
     insert_.executeStep();
     const CandidateId id{insert_.getColumn(0).getInt64()};
     insert_.executeStep(); // to the end: the row is written then
@@ -50,7 +57,9 @@ private:
     predict_.bind(8, prediction.tokens_per_s_per_device);
     predict_.bind(9, prediction.mfu_percent);
     predict_.bind(10, peak_device(prediction).value);
-    predict_.bind(11, prediction_text(prediction));
+    predict_.bind(11, std::string(id_of(prediction.evidence)));
+    predict_.bind(12, fullest_stage(prediction));
+    predict_.bind(13, prediction_text(prediction));
     predict_.exec();
   }
 

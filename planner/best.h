@@ -39,6 +39,9 @@ public:
   explicit Best(std::size_t limit) : limit_(limit) {}
   /// Whether `entry` is among the smallest so far.
   [[nodiscard]] bool takes(const T& entry) const { return limit_ > 0 && (heap_.size() < limit_ || entry < heap_.front()); }
+  [[nodiscard]] bool full() const { return heap_.size() >= limit_; }
+  /// The largest that is kept. There is one.
+  [[nodiscard]] const T& last() const { return heap_.front(); }
   void add(T entry) {
     if (!takes(entry)) return;
     if (heap_.size() == limit_) {

@@ -290,4 +290,32 @@ Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) 
   return result;
 }
 
+Result<Calibration> recalibrate(const Calibration& before, const Probes& probes, const ClusterSpec& cluster) {
+  const DeviceSpec& device = cluster.device;
+  if (!device.memory_bandwidth)
+    return fail("device '" + device.name + "'", "its memory bandwidth is unknown", "state it in the cluster's file");
+  Calibration result = before;
+  result.name = device.name;
+  FORETRAIN_TRY(const MemoryFit memory, fit_memory(probes.ops));
+  result.memory.launch = Seconds(memory.launch);
+  result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value);
+  result.memory.evidence = Evidence::fitted;
+  result.memory.source = probes.source;
+  if (auto set = set_products(probes, device, memory, result.gemm); !set) return tl::unexpected<Error>(set.error());
+  result.gemm.evidence = Evidence::fitted;
+  result.gemm.source = probes.source;
+  AttentionModel attention = result.attention;
+  attention.heads.clear();
+  if (set_attention(probes, device, memory, attention)) { // plans without attention ops leave it as it was
+    attention.half_sequence = 0;
+    attention.half_blocks = 0;
+    attention.overhead = Seconds(0);
+    attention.evidence = Evidence::fitted;
+    attention.source = probes.source;
+    result.attention = std::move(attention);
+  }
+  result.notes = fmt::format("foretrain calibrate --runs: {} ops; collectives and links as before. {}", probes.ops.size(), before.notes);
+  return result;
+}
+
 } // namespace foretrain

@@ -32,4 +32,9 @@ void add_ops(const Program& program, const Role& role, const MeasuredRank& measu
 /// Errors: too few ops of a kind, a device without the peak of a precision that was probed.
 [[nodiscard]] Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster);
 
+/// The same from ops of ordinary runs alone: what they do not show (collectives, links, interference, experts, spread)
+/// stays as in `before`, and so does attention where none ran. Errors: too few products or memory-bound ops, a device
+/// without the peak of a precision that ran.
+[[nodiscard]] Result<Calibration> recalibrate(const Calibration& before, const Probes& probes, const ClusterSpec& cluster);
+
 } // namespace foretrain

@@ -8,7 +8,9 @@
 
 #include "core/program/lower.h"
 #include "core/program/memory.h"
+#include "core/spec/intervals.h"
 #include "planner/finish.h"
+#include "planner/rules/rule.h"
 #include "simulator/pool.h"
 #include "simulator/launches.h"
 #include "simulator/replay.h"
@@ -304,11 +306,42 @@ Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, co
   case Engine::replay: return replayed(evaluator, plan, semantics, evidence);
   case Engine::simgrid: break;
   }
+  FORETRAIN_TRY(Simulated simulated, simulate_with(evaluator, plan, semantics, worker, data, nullptr));
+  return std::move(simulated.prediction);
+}
+
+Result<Simulated> simulate_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const std::string& worker, const std::string& data,
+                                const std::atomic<bool>* stop) {
   WorkerPool pool({worker.empty() ? worker_beside_program() : std::filesystem::path(worker), 1});
-  const std::vector<Result<Simulation>> runs = pool.run({request_of(plan, data, 0)});
+  std::vector<Result<Simulation>> runs = pool.run({request_of(plan, data, 0)}, stop);
   if (!runs[0]) return tl::unexpected<Error>(runs[0].error());
+  const Evidence evidence = evaluator.worker().evaluate(plan.layout).evidence;
   const Program program = lower(plan, semantics);
-  return from_simulation(evaluator, plan, semantics, program, *runs[0], Engine::simgrid, evidence);
+  Simulated simulated;
+  simulated.prediction = from_simulation(evaluator, plan, semantics, program, *runs[0], Engine::simgrid, evidence);
+  simulated.run = std::move(*runs[0]);
+  return simulated;
+}
+
+/// The framework on this cluster's devices; without a data folder as it is.
+Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster, const std::string& data) {
+  if (data.empty()) return OnDevice{framework, calibration};
+  return on_device(framework, calibration, cluster.device, data);
+}
+
+Result<Simulated> simulate(const Plan& plan, const Semantics& framework, const Calibration& calibrated, const std::string& worker, const std::string& data,
+                           const std::atomic<bool>* stop) {
+  FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, plan.cluster, data));
+  FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(plan.model, plan.cluster, plan.job, own.semantics, own.calibration));
+  const RuleInput input{plan.model, plan.cluster, plan.job, own.semantics, plan.layout, device_count(plan.cluster)};
+  const std::vector<Rejection> rejections = all_rejections(input);
+  if (!rejections.empty()) return fail("plan", rejections.front().reason, "predict it: all reasons are listed");
+  FORETRAIN_TRY(Simulated simulated, simulate_with(evaluator, plan, own.semantics, worker, data, stop));
+  if (!data.empty()) {
+    FORETRAIN_TRY(const Intervals intervals, read_intervals(data));
+    set_intervals(simulated.prediction, intervals);
+  }
+  return simulated;
 }
 
 } // namespace foretrain

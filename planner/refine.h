@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/spec/framework_kernels.h"
 #include "planner/filter/filter.h"
 #include "planner/search.h"
 
@@ -21,6 +22,15 @@ namespace foretrain {
 /// Devices up to which a search simulates its best on the network: time and memory of a simulation grow with them, half
 /// a minute of CPU each here.
 inline constexpr int kMostSimulated = 16'384;
+
+/// The framework on this cluster's devices; without a data folder as it is.
+[[nodiscard]] Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster,
+                                       const std::string& data);
+
+/// One step on the simulated network; `stop` ends the worker, the error is then of kind cancelled.
+[[nodiscard]] Result<Simulated> simulate_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
+                                              const std::string& worker, const std::string& data,
+                                              const std::atomic<bool>* stop);
 
 /// Target for the relative difference between slot and op replay of one plan. Not met everywhere: see the sampled test.
 inline constexpr double kSlotOpBound = 0.01;

@@ -18,6 +18,7 @@
 #include "planner/layouts.h"
 #include "planner/refine.h"
 #include "planner/rules/rule.h"
+#include "planner/so_far.h"
 #include "planner/ties.h"
 
 namespace foretrain {
@@ -52,7 +53,8 @@ class Search {
 public:
   Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter, const SearchOptions& options)
       : filter_(filter), study_(study), semantics_(semantics), evaluator_(evaluator), options_(options), space_(study, semantics),
-        devices_(device_count(study.cluster)), capacity_(evaluator.capacity()), units_(units_of(space_)) {}
+        devices_(device_count(study.cluster)), capacity_(evaluator.capacity()), units_(units_of(space_)),
+        so_far_(options.found ? static_cast<std::size_t>(std::max(0, options.found_limit)) : 0) {}
 
   SearchResult run() {
     const Clock::time_point start = Clock::now();
@@ -199,6 +201,7 @@ private:
       const Found found{value_of(s.study_.objective, slots), position, slots};
       share_.front.add(found);
       share_.kept.add(found);
+      search_.so_far_.add(found, layout);
     }
 
     /// Keeps the nearest misses of each rule; `describe` is asked for those only.
@@ -229,11 +232,16 @@ private:
     constexpr std::int64_t kStride = 256;
     const std::int64_t before = done_.fetch_add(done);
     fitting_ += fitting;
-    if (!options_.progress || before / kStride == (before + done) / kStride) return;
+    if ((!options_.progress && !options_.found) || before / kStride == (before + done) / kStride) return;
     const std::unique_lock lock(progress_mutex_, std::try_to_lock);
     if (!lock || seconds_since(reported_) < 0.1) return;
     reported_ = Clock::now();
-    options_.progress({"search", done_, space_.size(), fitting_});
+    if (options_.progress) options_.progress({"search", done_, space_.size(), fitting_});
+    SearchResult best;
+    if (!options_.found || !so_far_.take(best)) return;
+    best.enumerated = space_.size();
+    best.fits = fitting_;
+    options_.found(best);
   }
 
   SearchResult merge(std::vector<Share> shares) const {
@@ -293,6 +301,7 @@ private:
   std::atomic<std::int64_t> fitting_{0};
   std::mutex progress_mutex_;
   Clock::time_point reported_{};
+  SoFar so_far_;
 };
 
 /// Indices of the ranked plans that no other ranked plan beats in both time and memory.
@@ -311,12 +320,6 @@ std::vector<int> pareto_of(const std::vector<Candidate>& ranked) {
     if (!beaten) front.push_back(static_cast<int>(i));
   }
   return front;
-}
-
-/// The framework on this cluster's devices; without a data folder as it is.
-Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster, const std::string& data) {
-  if (data.empty()) return OnDevice{framework, calibration};
-  return on_device(framework, calibration, cluster.device, data);
 }
 
 } // namespace
@@ -349,6 +352,7 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
   }
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
   SearchResult result = Search(study, semantics, evaluator, filter, options).run();
+  if (options.found && !(options.stop && options.stop->load(std::memory_order_relaxed))) options.found(result);
   const Result<void> refined = refine(study, semantics, filter, evaluator, options, result);
   if (!refined) return tl::unexpected<Error>(refined.error());
   if (options.stop && options.stop->load(std::memory_order_relaxed)) result.complete = false; // while the best were refined

@@ -13,6 +13,7 @@
 #include "core/spec/prediction.h"
 #include "core/spec/semantics.h"
 #include "planner/evaluate.h"
+#include "simulator/simulation.h"
 
 namespace foretrain {
 
@@ -23,6 +24,8 @@ struct Progress {
   std::int64_t total = 0;
   std::int64_t fitting = 0;
 };
+
+struct SearchResult;
 
 struct SearchOptions {
   int jobs = 1;            ///< worker threads (and simulator processes)
@@ -35,6 +38,10 @@ struct SearchOptions {
   std::string worker;      ///< path of foretrain-sim-worker; empty: beside the running program
   std::string data;        ///< root of the data folder, for the workers; needed with refine_simgrid > 0
   std::function<void(const Progress&)> progress; ///< called from one thread at a time, at most ten times a second
+  /// The best so far: `kept` with at most `found_limit` candidates, `enumerated` and `fits`; the rest is empty. Called as
+  /// `progress` is, when they have changed; once more with all that is kept before the best are replayed.
+  std::function<void(const SearchResult&)> found;
+  int found_limit = 200;
   const std::atomic<bool>* stop = nullptr;       ///< set to end early; what was found stands
 };
 
@@ -86,5 +93,15 @@ struct SpaceSize {
 /// One plan: all rejections when illegal, else its prediction by the engine. Errors: as `search`.
 [[nodiscard]] Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration,
                                          Engine engine, const std::string& worker, const std::string& data);
+
+/// A step simulated on the network: its prediction, and what each link and group saw.
+struct Simulated {
+  Prediction prediction;
+  Simulation run;
+};
+
+/// The same of one legal plan on the simulated network. `stop` may be null. Errors: as `predict`; it is not legal; stopped.
+[[nodiscard]] Result<Simulated> simulate(const Plan& plan, const Semantics& semantics, const Calibration& calibration,
+                                         const std::string& worker, const std::string& data, const std::atomic<bool>* stop);
 
 } // namespace foretrain

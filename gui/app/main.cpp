@@ -7,6 +7,8 @@
 #include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QMessageBox>
+#include <QPushButton>
 #include <QSettings>
 #include <QStandardPaths>
 
@@ -55,6 +57,14 @@ int show_window(QApplication& app, const Options& options, Environment environme
   };
   window.ask.save = [&window](const QString& title, const QString& name, const QString& filter) {
     return QFileDialog::getSaveFileName(&window, title, name, filter);
+  };
+  window.ask.keep_mine = [&window] {
+    QMessageBox box(QMessageBox::Question, QStringLiteral("Another window has changed this session"),
+                    QStringLiteral("Filters, pins and notes of both cannot be kept in one file."), QMessageBox::NoButton, &window);
+    const auto* mine = box.addButton(QStringLiteral("Keep this window's"), QMessageBox::DestructiveRole);
+    box.setDefaultButton(box.addButton(QStringLiteral("Keep the other's"), QMessageBox::AcceptRole));
+    box.exec();
+    return box.clickedButton() == mine;
   };
   if (options.reset_layout) window.reset_layout();
   if (options.size_given) window.resize(options.width, options.height);

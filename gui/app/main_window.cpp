@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/app/main_window.h"
 
+#include <algorithm>
+
 #include <QApplication>
 #include <QCloseEvent>
 #include <QDockWidget>
@@ -21,15 +23,19 @@
 #include <QVBoxLayout>
 
 #include "gui/app/open_file.h"
+#include "core/base/json.h"
 #include "gui/app/panels.h"
 #include "gui/app/study_editor.h"
 #include "gui/model/plan_text.h"
+#include "gui/views/program.h"
 #include "gui/views/view.h"
 
 namespace foretrain::gui {
 namespace {
 
 constexpr int kAutosave = 5000; ///< milliseconds after the last edit
+constexpr int kFrame = 40;      ///< milliseconds between two pictures of a step that plays
+constexpr int kStepPlays = 12'000; ///< milliseconds that a step plays, however long it is
 
 /// One edit, undone by putting the state before it back.
 class EditCommand final : public QUndoCommand {
@@ -70,9 +76,11 @@ MainWindow::MainWindow(Environment environment, std::unique_ptr<QSettings> setti
   autosave_ = new QTimer(this);
   autosave_->setSingleShot(true);
   autosave_->setInterval(kAutosave);
-  connect(autosave_, &QTimer::timeout, this, [this] {
-    if (const auto saved = session_.save_view_state(); !saved) say(QString::fromStdString(to_string(saved.error())));
-  });
+  connect(autosave_, &QTimer::timeout, this, [this] { save_state(); });
+  importer_ = new Program(this);
+  player_ = new QTimer(this);
+  player_->setInterval(kFrame);
+  connect(player_, &QTimer::timeout, this, [this] { play_on(); });
   add_commands(*this);
   build_center();
   build_docks();
@@ -194,7 +202,8 @@ void MainWindow::show_view(const std::string& id) {
 }
 
 void MainWindow::take_changes(Changes changes) {
-  if ((changes & (kProgressChanged | kRowsChanged | kShownChanged | kStudyChanged)) != 0) {
+  if ((changes & kSelectionChanged) != 0 && session_.moment() >= 0) session_.set_moment(player_->isActive() ? 0 : -1);
+  if ((changes & (kProgressChanged | kRowsChanged | kShownChanged | kStudyChanged | kDetailChanged)) != 0) {
     counts_->setText(QString::fromStdString(counts_line(session_)));
     const Progress& progress = session_.progress();
     progress_->setVisible(session_.searching());
@@ -229,7 +238,50 @@ void MainWindow::update_title() {
   setWindowTitle(title);
 }
 
+void MainWindow::save_state() {
+  if (const auto saved = session_.save_view_state(); !saved) session_.report({saved.error().where, saved.error().message, saved.error().hint});
+}
+
+void MainWindow::play() {
+  if (player_->isActive()) return player_->stop();
+  player_->start();
+  play_on();
+}
+
+void MainWindow::play_on() {
+  const auto detail = session_.detail(session_.current());
+  if (!detail) return; // it is being replayed
+  const double end = detail->simulation ? detail->simulation->step_time.value : 0;
+  if (!(end > 0)) return player_->stop();
+  const double next = std::max(0.0, session_.moment()) + end * kFrame / kStepPlays;
+  session_.set_moment(next > end ? 0 : next);
+}
+
+void MainWindow::import_runs(const QStringList& files) {
+  const auto complain = [this](const QString& text) {
+    session_.report({"import", text.toStdString(), ""});
+    say(text);
+  };
+  if (session_.environment().command.empty()) return complain(QStringLiteral("the program “foretrain” is not beside this one"));
+  if (session_.path().empty()) return complain(QStringLiteral("runs are kept in the session file: save the session first"));
+  if (importer_->running()) return complain(QStringLiteral("other runs are being imported: try again"));
+  say(QStringLiteral("Importing …"));
+  importer_->start(session_.environment().command.string(),
+                   QStringList{QStringLiteral("db"), QStringLiteral("import"), QString::fromStdString(session_.path().string())} + files + QStringList{QStringLiteral("--json")},
+                   [this, complain](const Program::Outcome& outcome) {
+                     if (outcome.code != 0) return complain(outcome.last_words);
+                     int taken = 0;
+                     int known = 0;
+                     if (const auto document = parse_json(outcome.document, "foretrain db import"); document && document->contains("runs"))
+                       for (const Json& run : (*document)["runs"]) ++(run["run"].is_null() ? known : taken);
+                     say(QStringLiteral("%1 runs imported").arg(taken) + (known > 0 ? QStringLiteral(", %1 were there already").arg(known) : QString()));
+                     session_.file_changed();
+                     show_view("measured");
+                   });
+}
+
 void MainWindow::open(const QString& file) {
+  if (const auto known = look_into(file.toStdString()); known && known->kind == FileKind::run) return import_runs({file});
   const auto opened = open_any(session_, file.toStdString());
   if (!opened) {
     session_.report({opened.error().where, opened.error().message, opened.error().hint});
@@ -261,7 +313,8 @@ void MainWindow::dropEvent(QDropEvent* event) {
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
-  if (const auto saved = session_.save_view_state(); !saved) say(QString::fromStdString(to_string(saved.error())));
+  save_state();
+  if (session_.conflicted() && ask.keep_mine && ask.keep_mine()) (void)session_.keep_mine();
   save_settings();
   session_.close();
   event->accept();

@@ -27,6 +27,7 @@ inline constexpr int kStateVersion = 1; ///< of docks and bars
 
 class DetailsPanel;
 class FilterBar;
+class Program;
 class StartPage;
 class StudyEditor;
 class View;
@@ -35,6 +36,8 @@ class View;
 struct AskPath {
   std::function<QString(const QString& title, const QString& filter)> open;
   std::function<QString(const QString& title, const QString& suggestion, const QString& filter)> save;
+  /// At the end, when another window has changed the file: whether this one's state takes its place. Absent: it does not.
+  std::function<bool()> keep_mine;
 };
 
 /// The window on one session.
@@ -79,6 +82,10 @@ private:
   void show_palette();
   void show_about();
   void save_plan(bool trace);
+  void import_runs(const QStringList& files);
+  void save_state();
+  void play(); ///< the current layout's step, or pauses it
+  void play_on();
   void compare();
   void remember(const QString& file);
   void maximise();
@@ -107,6 +114,8 @@ private:
   QProgressBar* progress_ = nullptr;
   QPushButton* search_button_ = nullptr;
   QTimer* autosave_ = nullptr;
+  Program* importer_ = nullptr;
+  QTimer* player_ = nullptr;
   std::map<std::string, View*, std::less<>> views_;
   QString theme_name_ = "system";
   const Theme* theme_ = &light_theme();

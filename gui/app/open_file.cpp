@@ -18,6 +18,16 @@ bool is_database(const std::filesystem::path& file) {
   return stream.gcount() == 16 && std::string_view(head.data()) == kDatabase;
 }
 
+/// The records of foretrain-run: a document a line, the first says what it is.
+bool is_run(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string line;
+  if (!std::getline(stream, line) || line.find("\"format\"") == std::string::npos) return false;
+  const auto head = parse_json(line, file.string());
+  return head && head->is_object() && head->contains("format") && (*head)["format"].is_string() &&
+         (*head)["format"].get<std::string>().starts_with("foretrain-run ");
+}
+
 FileKind kind_of(const Json& json) {
   if (!json.is_object()) return FileKind::unknown;
   if (json.contains("layout") && json.contains("job")) return FileKind::plan;
@@ -38,6 +48,7 @@ void set_part(Session& session, const char* key, Json value) {
 
 Result<KnownFile> look_into(const std::filesystem::path& file) {
   if (is_database(file)) return KnownFile{FileKind::session, {}};
+  if (is_run(file)) return KnownFile{FileKind::run, {}};
   FORETRAIN_TRY(Json json, read_json_file(file));
   const FileKind kind = kind_of(json);
   return KnownFile{kind, std::move(json)};
@@ -50,7 +61,8 @@ std::string what_it_does(FileKind kind) {
   case FileKind::plan: return "takes the plan's model, cluster and job as a study";
   case FileKind::cluster: return "takes the cluster for the study";
   case FileKind::model: return "takes the model for the study";
-  case FileKind::unknown: return "is neither a session nor a study, plan, cluster or model";
+  case FileKind::run: return "takes the run into the session";
+  case FileKind::unknown: return "is neither a session nor a study, plan, cluster, model or run";
   }
   return {};
 }
@@ -85,6 +97,7 @@ Result<void> open_any(Session& session, const std::filesystem::path& file) {
     set_part(session, "model", to_json(model));
     return {};
   }
+  case FileKind::run: return fail(file.string(), "is a run: it is imported into an open session", "foretrain db import SESSION RUN");
   case FileKind::unknown: break;
   }
   return fail(file.string(), what_it_does(FileKind::unknown), "see docs/file-formats.md");

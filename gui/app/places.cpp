@@ -2,6 +2,7 @@
 #include "gui/app/places.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -14,6 +15,13 @@ fs::path beside(const fs::path& program, const char* name) {
   std::error_code ignored;
   fs::path path = program.parent_path() / name;
   return fs::exists(path, ignored) ? path : fs::path();
+}
+
+/// Where the command line keeps it too.
+fs::path user_data_folder() {
+  if (const char* data = std::getenv("XDG_DATA_HOME"); data && *data) return fs::path(data) / "foretrain";
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".local" / "share" / "foretrain";
+  return {};
 }
 
 } // namespace
@@ -29,6 +37,8 @@ Result<Environment> find_environment(const std::string& data, int jobs) {
   environment.version = program_version();
   environment.worker = beside(program, "foretrain-sim-worker");
   environment.command = beside(program, "foretrain");
+  environment.executor = beside(program, "foretrain-run");
+  environment.user_data = user_data_folder();
   const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   environment.jobs = jobs > 0 ? jobs : std::max(1, cores - 1); // one is left for the window
   const fs::path installed = program.parent_path().parent_path() / FORETRAIN_DATA_IN_PREFIX;

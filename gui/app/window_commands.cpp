@@ -6,6 +6,7 @@
 #include <QSplitter>
 #include <QStackedWidget>
 #include <QTabWidget>
+#include <QTimer>
 #include <QToolBar>
 #include <QPushButton>
 #include <QUndoStack>
@@ -73,6 +74,14 @@ void add_commands(MainWindow& w) {
            if (const auto saved = write_text_file(file.toStdString(), s.edits().document.dump(2) + "\n"); !saved)
              s.report({saved.error().where, saved.error().message, saved.error().hint});
          }, has_study, nullptr, true});
+  c.add({"file.reload", "File", "Reload the session", "", [&w, &s] { w.open(QString::fromStdString(s.path().string())); }, [&s] { return s.conflicted(); }, nullptr, true});
+  c.add({"file.keep-mine", "File", "Keep this window's state", "", [&s] {
+           if (const auto kept = s.keep_mine(); !kept) s.report({kept.error().where, kept.error().message, kept.error().hint});
+         }, [&s] { return s.conflicted(); }, nullptr, true});
+  c.add({"runs.import", "File", "Import runs…", "", [&w] {
+           const QString file = w.ask.open(QStringLiteral("Import a run"), QStringLiteral("Runs of foretrain-run (run.json);;All files (*)"));
+           if (!file.isEmpty()) w.import_runs({file});
+         }, has_study, nullptr, true});
   c.add({"file.export", "File", "Export view…", "Ctrl+E", [&w] { w.export_current(); }, has_study, nullptr, true});
   c.add({"file.close", "File", "Close study", "", [&w, &s] {
            s.stop_search();
@@ -98,16 +107,35 @@ void add_commands(MainWindow& w) {
            s.edit("write the cluster out", [&s](Edits& e) { e.document = with_cluster_expanded(e.document, s.environment().data); });
          }, [&s] { return s.study().has_value(); }});
   c.add({"study.copy-command", "Study", "Copy the search as a command", "Ctrl+Shift+C", [&s] { copy(search_command(s)); }, has_study});
-  c.add({"escape", "", "Stop, or clear the selection", "Esc", [&s] {
+  c.add({"escape", "", "Stop, or clear the selection", "Esc", [&w, &s] {
            if (s.searching())
              s.stop_search();
-           else
+           else if (s.simulating() >= 0)
+             s.stop_simulation();
+           else if (s.moment() >= 0) {
+             w.player_->stop();
+             s.set_moment(-1);
+           } else
              s.select({});
          }});
 
   c.add({"row.pin", "Layout", "Pin", "Space", [&s] { s.toggle_pin(s.current()); }, has_row});
   c.add({"row.baseline", "Layout", "Set as baseline", "B", [&s] { s.set_baseline(s.current()); }, has_row});
   c.add({"row.compare", "Layout", "Compare pinned", "C", [&w] { w.compare(); }, has_row});
+  c.add({"row.simulate", "Layout", "Simulate on the network (SimGrid)", "Ctrl+D", [&s] { s.simulate(s.current()); },
+         [&s, has_row] { return has_row() && s.simulating() < 0 && !s.environment().worker.empty(); }, nullptr, true});
+  c.add({"step.play", "Layout", "Play the step, or pause", "P", [&w] { w.play(); }, has_row, [&w] { return w.player_->isActive(); }});
+  c.add({"row.run", "Layout", "Run…", "Ctrl+Shift+R", [&w] { w.show_view("run"); }, has_row});
+  c.add({"run.start", "Layout", "Start the run", "", [&w] {
+           w.show_view("run");
+           w.view("run")->act("start");
+         }, [&w, has_row] { return has_row() && !w.view("run")->busy(); }, nullptr, true});
+  c.add({"run.cancel", "Layout", "Cancel the run", "", [&w] { w.view("run")->act("cancel"); }, [&w] { return w.view("run")->busy(); }});
+  c.add({"runs.calibrate", "Layout", "Calibrate from the runs of this session", "", [&w] {
+           w.show_view("measured");
+           w.view("measured")->act("calibrate");
+         }, [&w, has_study] { return has_study() && !w.view("measured")->busy(); }, nullptr, true});
+  c.add({"row.export-framework", "Layout", "Export to a framework: this version has no exporter", "", [] {}, [] { return false; }});
   c.add({"row.next", "Layout", "Next layout", "J", [&s] { s.step_selection(1); }, [&s] { return !s.shown().empty(); }});
   c.add({"row.previous", "Layout", "Previous layout", "K", [&s] { s.step_selection(-1); }, [&s] { return !s.shown().empty(); }});
   c.add({"row.copy-command", "Layout", "Copy as a command", "", [&s] { copy(predict_command(s, s.current())); }, has_row});

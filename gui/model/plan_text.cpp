@@ -76,6 +76,28 @@ void add_prediction(const Prediction& prediction, std::vector<DetailLine>& lines
   for (const std::string& note : prediction.notes) lines.push_back({"note", note, ""});
 }
 
+/// What the simulation on the network adds: how long transfers take once they share links.
+void add_network(const Session& session, int row, const Detail& detail, std::vector<DetailLine>& lines) {
+  const bool running = session.simulating() == row;
+  if (!running && !detail.network && detail.network_problem.empty()) return;
+  lines.push_back({"On the network (SimGrid)", "", ""});
+  if (running) lines.push_back({"", "simulating every rank’s transfers … (Esc stops)", ""});
+  if (!detail.network_problem.empty()) lines.push_back({"note", detail.network_problem, ""});
+  if (!detail.network) return;
+  const Prediction& found = detail.network->prediction;
+  const double replayed = detail.prediction.step_time.value;
+  lines.push_back({"step time", short_seconds(found.step_time.value), "with all links shared by all transfers"});
+  if (replayed > 0) lines.push_back({"against the replay", signed_percent((found.step_time.value / replayed - 1) * 100), "what sharing links costs"});
+  for (const GroupLoad& group : detail.network->run.groups)
+    if (group.undisturbed > 0)
+      lines.push_back({group.name, fmt::format("{} transfers, × {} as long", grouped(group.transfers), short_number(group.seconds / group.undisturbed)), "than undisturbed"});
+  int shown = 0;
+  for (const LinkLoad& link : detail.network->run.links) {
+    if (++shown > 3) break;
+    lines.push_back({link.name, fmt::format("{}, {:.0f} % busy", short_bytes(link.bytes), link.utilisation * 100), "bytes in the step; share of its capacity"});
+  }
+}
+
 } // namespace
 
 std::string shell_quoted(const std::string& text) {
@@ -127,6 +149,7 @@ std::vector<DetailLine> detail_lines(Session& session, int row) {
     add_prediction(*prediction, lines);
   else
     lines.push_back({"", detail ? detail->problem : "replaying op by op …", ""});
+  if (detail) add_network(session, row, *detail, lines);
   return lines;
 }
 
@@ -166,6 +189,7 @@ std::string counts_line(const Session& session) {
                                  grouped(static_cast<std::int64_t>(session.shown().size())),
                                  grouped(static_cast<std::int64_t>(results.rows.size())));
   if (!results.complete) line += " · incomplete";
+  if (session.simulating() >= 0) line += fmt::format(" · simulating #{} on the network", session.simulating() + 1);
   return line;
 }
 

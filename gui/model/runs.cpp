@@ -2,9 +2,14 @@
 #include "gui/model/runs.h"
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 
+#include "core/base/json.h"
+#include "core/program/ranks.h"
 #include "db/store.h"
 #include "planner/explain.h"
+#include "planner/search.h"
 
 namespace foretrain::gui {
 namespace {
@@ -54,6 +59,14 @@ Result<std::vector<MeasuredRun>> read_runs(const Environment& environment, const
     FORETRAIN_TRY(const auto predictions, store.run_predictions(summary.id));
     FORETRAIN_TRY(const auto figures, store.run_figures(summary.id));
     MeasuredRun run;
+    run.id = summary.id.value;
+    run.message = summary.message;
+    run.device = plan.cluster.device.name;
+    run.steps = summary.steps;
+    std::vector<int> fanouts;
+    for (const TierSpec& tier : plan.cluster.tiers) fanouts.push_back(tier.fanout);
+    const Mesh mesh(plan.layout, fanouts);
+    for (int rank = 0; rank < mesh.world(); ++rank) run.stage_of_rank.push_back(mesh.coordinate(rank, Axis::pp));
     run.title = summary.model + " · " + describe(plan.layout);
     run.created_at = summary.created_at;
     run.status = std::string(text_of(summary.status));
@@ -62,6 +75,38 @@ Result<std::vector<MeasuredRun>> read_runs(const Environment& environment, const
     runs.push_back(std::move(run));
   }
   return runs;
+}
+
+Result<std::vector<RankChange>> rank_changes(const Environment& environment, const Results& results, const Calibration& after, std::size_t most) {
+  FORETRAIN_TRY(const Semantics semantics, environment.data.semantics(results.study.job.semantics));
+  FORETRAIN_TRY(const Calibration before, calibration_of(environment, results.study.cluster.device));
+  std::vector<RankChange> changes;
+  const Study& study = results.study;
+  for (std::size_t i = 0; i < results.rows.size() && i < most; ++i) {
+    const Plan plan{study.model, study.cluster, study.job, results.rows[i].layout};
+    RankChange change;
+    change.row = static_cast<int>(i);
+    for (const auto& [calibration, seconds] : {std::pair(&before, &change.before_s), std::pair(&after, &change.after_s)}) {
+      FORETRAIN_TRY(const Prediction prediction, predict(plan, semantics, *calibration, Engine::replay, "", environment.data.root.string()));
+      *seconds = prediction.step_time.value;
+    }
+    changes.push_back(change);
+  }
+  std::stable_sort(changes.begin(), changes.end(), [](const RankChange& a, const RankChange& b) { return a.after_s < b.after_s; });
+  for (std::size_t i = 0; i < changes.size(); ++i) changes[i].rank = static_cast<int>(i);
+  return changes;
+}
+
+Result<void> accept_calibration(const Environment& environment, const Calibration& calibration) {
+  const std::filesystem::path file = own_calibration(environment, calibration.name);
+  if (file.empty()) return fail_environment("calibration", "there is no folder for it", "set HOME or XDG_DATA_HOME");
+  std::error_code problem;
+  std::filesystem::create_directories(file.parent_path(), problem);
+  if (problem) return fail_environment(file.parent_path().string(), "cannot be made: " + problem.message());
+  std::filesystem::path old = file;
+  old += ".before";
+  if (std::filesystem::exists(file, problem)) std::filesystem::copy_file(file, old, std::filesystem::copy_options::overwrite_existing, problem);
+  return write_text_file(file.string(), to_json(calibration).dump(2) + "\n");
 }
 
 } // namespace foretrain::gui

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/model/search_job.h"
 
-#include "core/spec/calibration.h"
+#include <atomic>
+#include <memory>
 
 namespace foretrain::gui {
 namespace {
 
 Result<SearchResult> run(const Environment& environment, const Study& study, const SearchOptions& options) {
   FORETRAIN_TRY(const Semantics semantics, environment.data.semantics(study.job.semantics));
-  FORETRAIN_TRY(const Calibration calibration, load_calibration(environment.data.root, study.cluster.device));
+  FORETRAIN_TRY(const Calibration calibration, calibration_of(environment, study.cluster.device));
   return search(study, semantics, calibration, options);
 }
 
@@ -33,6 +34,16 @@ void SearchJob::start(const Study& study, Reports reports) {
     options.stop = &stop_;
     options.progress = [&](const Progress& progress) {
       post([shared, progress] { shared->progress(progress); });
+    };
+    // Parts that the window has not taken yet are not followed by more of them.
+    const auto waiting = std::make_shared<std::atomic<bool>>(false);
+    options.found = [&](const SearchResult& best) {
+      const bool part = best.kept.size() <= static_cast<std::size_t>(options.found_limit);
+      if (part && waiting->exchange(true)) return;
+      post([shared, waiting, results = results_of(study, best)] {
+        *waiting = false;
+        if (shared->found) shared->found(results);
+      });
     };
     auto found = run(environment_, study, options);
     Result<std::shared_ptr<const Results>> results =

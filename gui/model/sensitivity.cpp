@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/model/sensitivity.h"
 
-#include "core/spec/calibration.h"
 #include "planner/evaluate.h"
 #include "planner/rules/rule.h"
 
@@ -40,7 +39,7 @@ std::vector<Factor> factors_of(const Study& study) {
 Result<std::vector<Rescaled>> rescaled(const Environment& environment, const Study& study,
                                        const std::vector<Factor>& factors, std::span<const Layout> layouts) {
   FORETRAIN_TRY(const Semantics semantics, environment.data.semantics(study.job.semantics));
-  FORETRAIN_TRY(const Calibration calibration, load_calibration(environment.data.root, study.cluster.device));
+  FORETRAIN_TRY(const Calibration calibration, calibration_of(environment, study.cluster.device));
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, scaled(study.cluster, factors), study.job, semantics, calibration));
   Evaluator::Worker worker = evaluator.worker();
   std::vector<Rescaled> results;

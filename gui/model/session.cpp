@@ -102,12 +102,13 @@ void Session::open_study(const Json& document, const std::string& title) {
 }
 
 bool Session::stale() const {
-  return !results_->rows.empty() && study_ && !(*study_ == results_->study);
+  return !results_->rows.empty() && study_ && (recalibrated_ || !(*study_ == results_->study));
 }
 
 void Session::start_search() {
   if (!study_ || searching()) return;
   progress_ = {};
+  recalibrated_ = false;
   started_ = std::chrono::steady_clock::now();
   SearchJob::Reports reports;
   reports.progress = [this](const Progress& progress) {
@@ -117,20 +118,23 @@ void Session::start_search() {
   reports.found = [this](std::shared_ptr<const Results> results) { take_results(std::move(results)); };
   reports.done = [this](Result<std::shared_ptr<const Results>> results) {
     if (!results) {
-      report({results.error().where, results.error().message, results.error().hint});
+      report(results.error());
     } else {
       take_results(*results);
       if (selection_.empty() && !shown_.empty()) select({shown_.front()});
-      if (!path_.empty())
-        file_.write(path_, *results, [this](Result<void> written) {
-          if (!written) report({written.error().where, written.error().message, written.error().hint});
-          changed(kFileChanged);
-        });
+      if (!path_.empty()) write_results(*results);
     }
     changed(kProgressChanged);
   };
   search_.start(*study_, std::move(reports));
   changed(kProgressChanged);
+}
+
+void Session::write_results(std::shared_ptr<const Results> results) {
+  file_.write(path_, std::move(results), [this](Result<void> written) {
+    if (!written) report(written.error());
+    changed(kFileChanged);
+  });
 }
 
 void Session::stop_search() {
@@ -281,6 +285,23 @@ std::shared_ptr<const Detail> Session::detail(int row) {
   return waiting_ ? details_.now(results_->study, layout) : details_.of(results_->study, layout);
 }
 
+void Session::simulate(int row) {
+  if (row < 0 || row >= static_cast<int>(rows().size())) return;
+  (void)details_.of(results_->study, rows()[static_cast<std::size_t>(row)].layout); // the replay beside it
+  details_.simulate(results_->study, rows()[static_cast<std::size_t>(row)].layout);
+  changed(kDetailChanged);
+}
+
+int Session::simulating() const {
+  return details_.simulating() ? row_of(*details_.simulating()) : -1;
+}
+
+void Session::calibration_changed() {
+  recalibrated_ = !rows().empty();
+  details_.forget();
+  changed(kStudyChanged | kDetailChanged);
+}
+
 Result<void> Session::open_file(const std::filesystem::path& path) {
   FORETRAIN_TRY(SavedSession saved, file_.open(path));
   search_.abandon();
@@ -288,12 +309,15 @@ Result<void> Session::open_file(const std::filesystem::path& path) {
   Edits edits = edits_from(saved.view_state);
   if (edits.document.is_null()) edits.document = saved.study;
   view_state_ = std::move(saved.view_state);
+  written_ = std::move(saved.written);
+  conflicted_ = false;
+  recalibrated_ = false;
   path_ = path;
   take_results(std::make_shared<Results>());
   apply(edits);
   if (saved.study_id > 0)
     file_.read_rows(path, saved.study_id, [this](Result<std::shared_ptr<const Results>> results) {
-      if (!results) return report({results.error().where, results.error().message, results.error().hint});
+      if (!results) return report(results.error());
       take_results(*results);
     });
   changed(kFileChanged | kStudyChanged);
@@ -301,27 +325,47 @@ Result<void> Session::open_file(const std::filesystem::path& path) {
 }
 
 Result<void> Session::save_view_state() {
-  if (path_.empty()) return {};
+  if (path_.empty() || conflicted_) return {};
   view_state_ = to_json(edits_, view_state_);
-  return file_.write_view_state(path_, view_state_);
+  std::string text = view_state_.dump();
+  FORETRAIN_TRY(const bool written, file_.write_view_state(path_, written_, text));
+  if (written) {
+    written_ = std::move(text);
+    return {};
+  }
+  conflicted_ = true;
+  changed(kFileChanged);
+  return fail(path_.string(), "another window has changed this session meanwhile: nothing of it was overwritten",
+              "File > Reload shows what it has, File > Keep this window's state takes this one's, Save session as… keeps both");
+}
+
+Result<void> Session::keep_mine() {
+  if (path_.empty()) return {};
+  FORETRAIN_TRY(written_, file_.view_state(path_));
+  conflicted_ = false;
+  changed(kFileChanged);
+  return save_view_state();
 }
 
 Result<void> Session::save_as(const std::filesystem::path& path) {
   file_.wait();
   if (!path_.empty() && std::filesystem::exists(path_)) {
-    if (auto saved = save_view_state(); !saved) return saved;
-    std::error_code failed;
-    std::filesystem::copy_file(path_, path, std::filesystem::copy_options::overwrite_existing, failed);
-    if (failed) return fail_environment(path.string(), failed.message(), "choose another place");
-    path_ = path;
+    if (!conflicted_) {
+      if (auto saved = save_view_state(); !saved && !conflicted_) return saved;
+    }
+    file_.copy(path_, path, [this, path](Result<void> copied) {
+      if (!copied) return report(copied.error());
+      path_ = path;
+      conflicted_ = false;
+      if (auto state = file_.view_state(path_)) written_ = std::move(*state);
+      if (auto saved = save_view_state(); !saved) report(saved.error());
+      changed(kFileChanged);
+    });
   } else {
-    path_ = path;
+    set_path(path);
+    conflicted_ = false;
     if (auto saved = save_view_state(); !saved) return saved;
-    if (!rows().empty())
-      file_.write(path_, results_, [this](Result<void> written) {
-        if (!written) report({written.error().where, written.error().message, written.error().hint});
-        changed(kFileChanged);
-      });
+    if (!rows().empty()) write_results(results_);
   }
   changed(kFileChanged);
   return {};

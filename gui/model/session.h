@@ -29,6 +29,7 @@ enum Change : unsigned {
   kDetailChanged = 1U << 7, ///< a replay that was asked for has arrived
   kColumnsChanged = 1U << 8,
   kFileChanged = 1U << 9,
+  kMomentChanged = 1U << 10, ///< while a step plays
   kEverything = ~0U,
 };
 using Changes = unsigned;
@@ -105,6 +106,14 @@ public:
   [[nodiscard]] int hover() const { return hover_; }
   void set_hover(int row);
 
+  // The step of the current layout, while it plays: seconds since it began; negative: it does not.
+  [[nodiscard]] double moment() const { return moment_; }
+  void set_moment(double seconds) {
+    if (seconds == moment_) return;
+    moment_ = seconds;
+    changed(kMomentChanged);
+  }
+
   // Pins
   [[nodiscard]] bool pinned(int row) const;
   void toggle_pin(int row);
@@ -119,15 +128,35 @@ public:
   [[nodiscard]] bool detail_busy() const { return details_.busy(); }
   void set_waiting(bool waiting) { waiting_ = waiting; }
   [[nodiscard]] bool waiting() const { return waiting_; }
+  /// Simulates a row's layout on the network, in the background; its detail then says what was found.
+  void simulate(int row);
+  void stop_simulation() { details_.stop_simulation(); }
+  /// The row whose simulation runs; -1: none.
+  [[nodiscard]] int simulating() const;
 
   // File
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   /// A session file; its newest study is shown. Reading goes on in the background. Errors: those of the store.
   [[nodiscard]] Result<void> open_file(const std::filesystem::path& path);
   /// A new session file, or none.
-  void set_path(const std::filesystem::path& path) { path_ = path; }
+  void set_path(const std::filesystem::path& path) {
+    path_ = path;
+    written_.reset();
+  }
+  /// Keeps what was decided. Error: those of the store; another window has changed the file meanwhile, which is told
+  /// once: nothing is overwritten until `keep_mine`.
   [[nodiscard]] Result<void> save_view_state();
+  /// Another window has changed what was decided in this file.
+  [[nodiscard]] bool conflicted() const { return conflicted_; }
+  /// What this window has counts: it takes the place of the other's at the next save.
+  [[nodiscard]] Result<void> keep_mine();
+  /// Copies the file, with all that is in it, and goes on in the copy, or begins a new one. Copying goes on in the
+  /// background; what fails is reported.
   [[nodiscard]] Result<void> save_as(const std::filesystem::path& path);
+  /// Another program has written to the file: runs, say.
+  void file_changed() { changed(kFileChanged); }
+  /// The device has got another calibration: what is shown rests on the one before.
+  void calibration_changed();
   [[nodiscard]] bool loading() const { return file_.reading(); }
   [[nodiscard]] bool saving() const { return file_.writing(); }
   /// Waits for threads; afterwards nothing more arrives.
@@ -139,6 +168,8 @@ private:
   void filter_rows();
   void find_pins();
   void take_results(std::shared_ptr<const Results> results);
+  void write_results(std::shared_ptr<const Results> results);
+  void report(const Error& error) { report({error.where, error.message, error.hint}); }
   [[nodiscard]] int row_of(const Layout& layout) const;
 
   Environment environment_;
@@ -154,12 +185,16 @@ private:
   std::vector<int> shown_;
   std::vector<int> selection_;
   int hover_ = -1;
+  double moment_ = -1;
   std::vector<int> pins_;
   int baseline_ = -1;
   Progress progress_;
   std::chrono::steady_clock::time_point started_;
   std::filesystem::path path_;
   bool waiting_ = false;
+  bool recalibrated_ = false;          ///< since the search
+  bool conflicted_ = false;
+  std::optional<std::string> written_; ///< view state in the file, as this window knows it
   Json view_state_; ///< as read, so that keys of newer programs are kept
 
   Details details_;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/model/session_file.h"
 
-#include "core/spec/calibration.h"
 #include "core/spec/io.h"
 #include "db/store.h"
 
@@ -9,25 +8,28 @@ namespace foretrain::gui {
 namespace {
 
 constexpr const char* kViewState = "gui";
-constexpr int kFirstPage = 500;
-constexpr int kPage = 5000;
+constexpr std::size_t kFirstPage = 500; ///< rows that are shown before all are read
 constexpr std::size_t kBatch = 2000; ///< candidates per transaction
 
-Row stored_row(StoredCandidate candidate) {
+Row stored_row(RankedRow stored) {
   Row row;
-  row.layout = std::move(candidate.plan.layout);
-  row.pareto = candidate.pareto;
-  Prediction& prediction = candidate.best.prediction;
-  row.slots.step_seconds = prediction.step_time.value;
-  row.slots.evidence = prediction.evidence;
-  for (std::size_t i = 0; i < prediction.memory.size(); ++i) {
-    if (prediction.memory[i].device.value < row.slots.device_bytes) continue;
-    row.slots.device_bytes = prediction.memory[i].device.value;
-    row.slots.worst_stage = static_cast<int>(i);
-  }
-  // What the search alone saw has a time and a memory; the rest of such a document is empty.
-  if (candidate.best.key.engine != Engine::slots) row.prediction = std::make_shared<const Prediction>(std::move(prediction));
+  row.layout = std::move(stored.layout);
+  row.pareto = stored.pareto;
+  row.slots.step_seconds = stored.step_time.value;
+  row.slots.device_bytes = stored.device.value;
+  row.slots.worst_stage = stored.fullest_stage;
+  row.slots.evidence = stored.evidence;
+  row.prediction = std::move(stored.prediction);
   return row;
+}
+
+/// A file of an older program is brought forward, if it may be written.
+Result<Store> open_to_read(const std::filesystem::path& path, const DataFolder& data) {
+  auto store = Store::open(path, OpenMode::read, data);
+  std::error_code ignored;
+  if (store || !std::filesystem::exists(path, ignored)) return store;
+  const auto forward = Store::open(path, OpenMode::write, data, Seconds(2));
+  return forward ? Store::open(path, OpenMode::read, data) : std::move(store);
 }
 
 Result<std::shared_ptr<Results>> read_heads(const Store& store, StudyId id) {
@@ -50,6 +52,7 @@ Result<std::shared_ptr<Results>> read_heads(const Store& store, StudyId id) {
 Prediction slots_prediction(const Results& results, const Row& row) {
   Prediction prediction;
   prediction.engine = Engine::slots;
+  prediction.evidence = row.slots.evidence;
   prediction.step_time = Seconds(row.slots.step_seconds);
   if (row.slots.step_seconds > 0)
     prediction.tokens_per_s_per_device = double(results.study.job.sequence_length) *
@@ -62,7 +65,7 @@ Prediction slots_prediction(const Results& results, const Row& row) {
 
 Result<void> write_results(const Environment& environment, const std::filesystem::path& path, const Results& results) {
   FORETRAIN_TRY(Store store, Store::open(path, OpenMode::write, environment.data));
-  FORETRAIN_TRY(const Calibration calibration, load_calibration(environment.data.root, results.study.cluster.device));
+  FORETRAIN_TRY(const Calibration calibration, calibration_of(environment, results.study.cluster.device));
   FORETRAIN_TRY(const std::string digest,
                 store.keep_calibration(results.study.cluster.device.name, to_json(calibration).dump()));
   FORETRAIN_TRY(const StudyId id, store.begin_study(results.study, environment.version));
@@ -92,11 +95,12 @@ Result<void> write_results(const Environment& environment, const std::filesystem
 } // namespace
 
 Result<SavedSession> SessionFile::open(const std::filesystem::path& path) const {
-  FORETRAIN_TRY(const Store store, Store::open(path, OpenMode::read, environment_.data));
+  FORETRAIN_TRY(const Store store, open_to_read(path, environment_.data));
   SavedSession saved;
   FORETRAIN_TRY(const std::optional<std::string> state, store.view_state(kViewState));
   if (state) {
     FORETRAIN_TRY(saved.view_state, parse_json(*state, path.string()));
+    saved.written = state;
   }
   FORETRAIN_TRY(const std::vector<StudySummary> studies, store.studies(1));
   if (studies.empty()) return saved;
@@ -124,30 +128,26 @@ void SessionFile::read_rows(const std::filesystem::path& path, std::int64_t stud
     if (!store) return deliver(tl::unexpected<Error>(store.error()), true);
     auto heads = read_heads(*store, StudyId{study});
     if (!heads) return deliver(tl::unexpected<Error>(heads.error()), true);
-    std::vector<Row> rows;
-    int wanted = kFirstPage;
-    for (bool more = true; more && !stop.stop_requested();) {
-      auto page = store->ranked(StudyId{study}, (*heads)->study.objective, wanted, static_cast<int>(rows.size()));
-      if (!page) return deliver(tl::unexpected<Error>(page.error()), true);
-      more = static_cast<int>(page->size()) == wanted;
-      for (StoredCandidate& candidate : *page) rows.push_back(stored_row(std::move(candidate)));
-      if (wanted == kFirstPage || !more) {
-        auto part = std::make_shared<Results>(**heads);
-        part->rows = rows;
-        mark_front(part->rows);
-        deliver(std::shared_ptr<const Results>(std::move(part)), !more);
-      }
-      wanted = kPage;
-    }
+    const std::shared_ptr<Results>& all = *heads;
+    const auto share = [&](std::shared_ptr<Results> part, bool last) {
+      mark_front(part->rows);
+      deliver(std::shared_ptr<const Results>(std::move(part)), last);
+    };
+    const auto read = store->each_ranked(StudyId{study}, all->study.objective, [&](RankedRow row) {
+      all->rows.push_back(stored_row(std::move(row)));
+      if (all->rows.size() == kFirstPage) share(std::make_shared<Results>(*all), false);
+      return !stop.stop_requested();
+    });
+    if (!read) return deliver(tl::unexpected<Error>(read.error()), true);
+    if (!stop.stop_requested()) share(*heads, true);
   });
 }
 
-void SessionFile::write(const std::filesystem::path& path, std::shared_ptr<const Results> results,
-                        std::function<void(Result<void>)> done) {
+void SessionFile::start_writing(std::function<Result<void>()> write, std::function<void(Result<void>)> done) {
   wait();
   writing_ = true;
-  writer_ = std::jthread([this, path, results = std::move(results), done = std::move(done), generation = generation_] {
-    auto written = write_results(environment_, path, *results);
+  writer_ = std::jthread([this, write = std::move(write), done = std::move(done), generation = generation_] {
+    auto written = write();
     inbox_.post([this, done, generation, written = std::move(written)] {
       if (generation == generation_) writing_ = false;
       done(written);
@@ -155,9 +155,28 @@ void SessionFile::write(const std::filesystem::path& path, std::shared_ptr<const
   });
 }
 
-Result<void> SessionFile::write_view_state(const std::filesystem::path& path, const Json& state) const {
+void SessionFile::write(const std::filesystem::path& path, std::shared_ptr<const Results> results,
+                        std::function<void(Result<void>)> done) {
+  start_writing([this, path, results = std::move(results)] { return write_results(environment_, path, *results); }, std::move(done));
+}
+
+void SessionFile::copy(const std::filesystem::path& from, const std::filesystem::path& to, std::function<void(Result<void>)> done) {
+  start_writing(
+      [this, from, to]() -> Result<void> {
+        FORETRAIN_TRY(const Store store, Store::open(from, OpenMode::read, environment_.data));
+        return store.copy_to(to);
+      },
+      std::move(done));
+}
+
+Result<bool> SessionFile::write_view_state(const std::filesystem::path& path, const std::optional<std::string>& before, const std::string& state) const {
   FORETRAIN_TRY(Store store, Store::open(path, OpenMode::write, environment_.data, Seconds(2)));
-  return store.keep_view_state(kViewState, state.dump());
+  return store.replace_view_state(kViewState, before, state);
+}
+
+Result<std::optional<std::string>> SessionFile::view_state(const std::filesystem::path& path) const {
+  FORETRAIN_TRY(const Store store, Store::open(path, OpenMode::read, environment_.data, Seconds(2)));
+  return store.view_state(kViewState);
 }
 
 void SessionFile::wait() {

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "core/base/json.h"
@@ -16,7 +18,8 @@ namespace foretrain::gui {
 
 /// What a session file holds beside its rows.
 struct SavedSession {
-  Json view_state;               ///< null when this program has not written one
+  Json view_state;                     ///< null when this program has not written one
+  std::optional<std::string> written; ///< the same, as it stands in the file
   Json study;                    ///< of the newest search; null when there is none
   std::int64_t study_id = 0;
   std::int64_t candidates = 0;
@@ -38,13 +41,20 @@ public:
   /// Keeps what a search found.
   void write(const std::filesystem::path& path, std::shared_ptr<const Results> results,
              std::function<void(Result<void>)> done);
-  [[nodiscard]] Result<void> write_view_state(const std::filesystem::path& path, const Json& state) const;
+  /// Writes it if the file still holds what `before` says, else returns false: another window has changed it.
+  [[nodiscard]] Result<bool> write_view_state(const std::filesystem::path& path, const std::optional<std::string>& before, const std::string& state) const;
+  [[nodiscard]] Result<std::optional<std::string>> view_state(const std::filesystem::path& path) const;
+  /// A whole copy, what other windows have just written included.
+  void copy(const std::filesystem::path& from, const std::filesystem::path& to, std::function<void(Result<void>)> done);
   /// Stops reading, finishes writing.
   void wait();
   [[nodiscard]] bool reading() const { return reading_; }
   [[nodiscard]] bool writing() const { return writing_; }
 
 private:
+  /// Writes on a thread of its own and reports the outcome.
+  void start_writing(std::function<Result<void>()> write, std::function<void(Result<void>)> done);
+
   const Environment& environment_;
   Inbox& inbox_;
   bool reading_ = false;

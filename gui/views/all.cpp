@@ -41,7 +41,14 @@ std::span<const ViewEntry> views() {
       ViewEntry{"sensitivity", "What if",
                 "How the best layouts would rank on a cluster with faster links, devices or more memory.",
                 make_sensitivity_view},
-      ViewEntry{"measured", "Measured", "Runs of this session file against their predictions.", make_measured_view},
+      ViewEntry{"run", "Run",
+                "Executes the selected layout, on this machine or as a Slurm job: each step as it is done, and what the ranks "
+                "say. The run is kept in the session file.",
+                make_run_view},
+      ViewEntry{"measured", "Measured",
+                "Runs of this session file against their predictions, term by term and op by op; and what a calibration from "
+                "them would change.",
+                make_measured_view},
       ViewEntry{"accuracy", "Accuracy", "Predictions of published runs against what their authors measured.",
                 make_accuracy_view},
   };

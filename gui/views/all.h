@@ -15,6 +15,7 @@ std::unique_ptr<View> make_memory_view(ViewContext context);
 std::unique_ptr<View> make_parallel_view(ViewContext context);
 std::unique_ptr<View> make_pareto_view(ViewContext context);
 std::unique_ptr<View> make_rejections_view(ViewContext context);
+std::unique_ptr<View> make_run_view(ViewContext context);
 std::unique_ptr<View> make_sensitivity_view(ViewContext context);
 std::unique_ptr<View> make_table_view(ViewContext context);
 std::unique_ptr<View> make_timeline_view(ViewContext context);

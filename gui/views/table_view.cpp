@@ -143,7 +143,8 @@ private:
     connect(table_, &QTableView::customContextMenuRequested, this, [this](QPoint at) {
       static constexpr std::array kMenu = {"row.pin",          "row.baseline",  "row.compare",   "-",
                                            "row.copy-command", "row.copy-json", "row.copy-cells", "-",
-                                           "row.save-plan",    "row.save-trace"};
+                                           "row.save-plan",    "row.save-trace", "row.export-framework", "-",
+                                           "row.run",          "row.simulate"};
       show_menu(kMenu, table_->viewport()->mapToGlobal(at));
     });
     connect(header_, &QHeaderView::customContextMenuRequested, this, [this](QPoint at) { header_menu(at); });

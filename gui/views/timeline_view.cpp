@@ -72,6 +72,7 @@ public:
 
 protected:
   void refresh(Changes changes) override {
+    if ((changes & kMomentChanged) != 0) chart_->redraw_highlights();
     if ((changes & (kSelectionChanged | kRowsChanged | kDetailChanged)) == 0) return;
     const int row = session().current();
     auto detail = session().detail(row);
@@ -342,11 +343,15 @@ private:
           painter.drawRect(box.width() < 3 ? box.adjusted(0, 0, 3 - box.width(), 0) : box);
         }
     if (ruler_) paint_ruler(painter, frame);
+    if (const double now = session().moment(); now >= 0) {
+      painter.setPen(QPen(theme().bad, 1.5));
+      painter.drawLine(QPointF(frame.x(now), frame.area.top()), QPointF(frame.x(now), frame.area.bottom()));
+    }
     painter.setClipping(false);
     if (hover_ && !ruler_) paint_hover(painter, frame);
     if (!hover_ && !ruler_ && frame.area.width() > 900) {
       painter.setPen(theme().muted);
-      painter.drawText(frame.area.adjusted(6, 0, -6, -4), Qt::AlignRight | Qt::AlignBottom, QStringLiteral("wheel zooms · drag moves · Shift+drag measures · F frames · 0 all"));
+      painter.drawText(frame.area.adjusted(6, 0, -6, -4), Qt::AlignRight | Qt::AlignBottom, QStringLiteral("wheel zooms · drag moves · Shift+drag measures · F frames · 0 all · P plays"));
     }
   }
 

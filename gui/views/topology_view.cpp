@@ -7,10 +7,14 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPainter>
+#include <QSlider>
+#include <QToolButton>
 #include <QVBoxLayout>
 
 #include "core/program/ranks.h"
+#include "gui/model/commands.h"
 #include "gui/model/numbers.h"
+#include "gui/model/traffic.h"
 #include "gui/plot/chart.h"
 #include "gui/views/all.h"
 
@@ -18,6 +22,7 @@ namespace foretrain::gui {
 namespace {
 
 constexpr int kMostNodes = 128; ///< drawn; the others are counted
+constexpr int kMoments = 1000;  ///< steps of the slider
 constexpr std::array kAxes = {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
 constexpr std::array kAxisNames = {"tp", "cp", "dp", "pp"};
 constexpr std::array kGroupsShown = {Group::tp, Group::cp, Group::data, Group::pp, Group::ep};
@@ -26,7 +31,7 @@ constexpr std::array kGroupNames = {"tensor parallel", "context parallel", "data
 /// The cluster as boxes in boxes, a device a cell, coloured by its place on an axis; a click shows its groups.
 class TopologyView final : public View {
 public:
-  explicit TopologyView(ViewContext context) : View(context), chart_(new Chart(this)), color_(new QComboBox(this)), text_(new QLabel(this)) {
+  explicit TopologyView(ViewContext context) : View(context), chart_(new Chart(this)), color_(new QComboBox(this)), play_(new QToolButton(this)), moment_(new QSlider(Qt::Horizontal, this)), load_(new QLabel(this)), text_(new QLabel(this)) {
     auto* layout = new QVBoxLayout(this);
     layout->setContentsMargins(4, 4, 4, 4);
     auto* bar = new QHBoxLayout;
@@ -39,6 +44,20 @@ public:
     bar->addWidget(color_);
     bar->addWidget(text_, 1);
     layout->addLayout(bar);
+    auto* player = new QHBoxLayout;
+    play_->setText(QStringLiteral("▶ step"));
+    play_->setToolTip(QStringLiteral("Plays the step here and in the timeline (P)"));
+    play_->setAccessibleName(QStringLiteral("Play the step"));
+    connect(play_, &QToolButton::clicked, this, [this] { commands().run("step.play"); });
+    moment_->setRange(0, kMoments);
+    moment_->setAccessibleName(QStringLiteral("Moment in the step"));
+    moment_->setMaximumWidth(fontMetrics().averageCharWidth() * 40);
+    connect(moment_, &QSlider::sliderMoved, this, [this](int at) { session().set_moment(traffic_.end() * at / kMoments); });
+    connect(moment_, &QSlider::actionTriggered, this, [this](int) { session().set_moment(traffic_.end() * moment_->sliderPosition() / kMoments); });
+    player->addWidget(play_);
+    player->addWidget(moment_);
+    player->addWidget(load_, 1);
+    layout->addLayout(player);
     layout->addWidget(chart_, 1);
     setFocusProxy(chart_);
     chart_->setAccessibleName(QStringLiteral("Cluster and groups"));
@@ -86,7 +105,8 @@ public:
 
 protected:
   void refresh(Changes changes) override {
-    if ((changes & (kSelectionChanged | kRowsChanged)) == 0) return;
+    if ((changes & kMomentChanged) != 0) show_load();
+    if ((changes & (kSelectionChanged | kRowsChanged | kDetailChanged)) == 0) return;
     const int row = session().current();
     ready_ = row >= 0 && session().rows()[static_cast<std::size_t>(row)].layout.world() == device_count(session().results().study.cluster);
     chart_->set_message(ready_ ? QString() : row >= 0 ? QStringLiteral("This layout is not for as many devices as the cluster has") : QStringLiteral("Select a layout to see where its ranks lie"));
@@ -109,12 +129,54 @@ protected:
       chart_->set_axes(axis, down);
       chart_->set_extent(-0.05, columns_ + 0.05, -0.05, lines + 0.15);
     }
+    const auto detail = ready_ ? session().detail(row) : nullptr;
+    traffic_ = detail && detail->simulation ? Traffic(*detail->simulation, mesh_) : Traffic();
+    for (QWidget* part : {static_cast<QWidget*>(play_), static_cast<QWidget*>(moment_)}) part->setEnabled(traffic_.end() > 0);
     show_text();
+    show_load();
     chart_->redraw();
-    chart_->redraw_highlights();
   }
 
 private:
+  [[nodiscard]] QColor tier_color(int tier) const { return theme().series[tier == 0 ? 2 : tier == 1 ? 1 : 6]; }
+
+  /// How many devices' links are in use: now while the step plays, else over the step.
+  void show_load() {
+    const double now = session().moment();
+    if (!moment_->isSliderDown()) moment_->setValue(now >= 0 && traffic_.end() > 0 ? static_cast<int>(now / traffic_.end() * kMoments) : 0);
+    QString text;
+    const auto& tiers = session().results().study.cluster.tiers;
+    for (int tier = 0; traffic_.end() > 0 && tier < traffic_.tiers() && tier < static_cast<int>(tiers.size()); ++tier) {
+      const double share = now >= 0 ? traffic_.share(tier, now) : traffic_.average(tier);
+      text += QStringLiteral("<span style='color:%1'>■</span> links of tier “%2” in use by %3 % of the devices &nbsp; ")
+                  .arg(tier_color(tier).name(), QString::fromStdString(tiers[static_cast<std::size_t>(tier)].name).toHtmlEscaped())
+                  .arg(share * 100, 0, 'f', 0);
+    }
+    if (!text.isEmpty()) text += now >= 0 ? QStringLiteral("at %1").arg(text_of(short_seconds(now))) : QStringLiteral("on average over the step");
+    load_->setText(text);
+    chart_->redraw_highlights();
+  }
+
+  /// While the step plays: a band at a device's foot for each tier whose links it uses.
+  void paint_load(QPainter& painter, const Frame& frame) const {
+    const double now = session().moment();
+    if (now < 0 || !(traffic_.end() > 0)) return;
+    std::vector<std::vector<Traffic::Use>> uses;
+    for (int stage = 0; stage < mesh_.degree(Axis::pp); ++stage) uses.push_back(traffic_.at(stage, now));
+    for (int rank = 0; rank < std::min(drawn_ * per_node_, mesh_.world()); ++rank) {
+      const auto& mine = uses[static_cast<std::size_t>(mesh_.coordinate(rank, Axis::pp))];
+      if (mine.empty()) continue;
+      const QRectF device = pixels(frame, cell(rank));
+      const double height = std::max(2.0, device.height() * 0.16);
+      for (int tier = 0; tier < traffic_.tiers(); ++tier)
+        if (std::any_of(mine.begin(), mine.end(), [tier](const Traffic::Use& use) { return use.tier == tier; })) {
+          const QRectF band(device.left(), device.bottom() - height * (tier + 1), device.width(), height);
+          painter.fillRect(band.adjusted(0, -1, 0, 0), theme().base);
+          painter.fillRect(band, tier_color(tier));
+        }
+    }
+  }
+
   void show_text() {
     if (!ready_) return text_->clear();
     QString text = QStringLiteral("rank %1: node %2").arg(rank_).arg(rank_ / per_node_);
@@ -178,6 +240,7 @@ private:
   void paint_groups(QPainter& painter, const Frame& frame) {
     if (!ready_ || rank_ < 0) return;
     painter.setClipRect(frame.area);
+    paint_load(painter, frame);
     painter.setBrush(Qt::NoBrush);
     double inset = 0;
     double y = frame.area.bottom() - 4;
@@ -203,8 +266,12 @@ private:
 
   Chart* chart_;
   QComboBox* color_;
+  QToolButton* play_;
+  QSlider* moment_;
+  QLabel* load_;
   QLabel* text_;
   Mesh mesh_;
+  Traffic traffic_;
   bool ready_ = false;
   int per_node_ = 1;
   int nodes_ = 0;

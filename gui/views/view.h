@@ -41,6 +41,8 @@ public:
   /// What it shows, as vectors.
   virtual void paint_to(QPaintDevice& device, QSize size);
   virtual void fit() {}            ///< shows all
+  virtual void act(std::string_view /*what*/) {} ///< something that only this view does: "start", "cancel"
+  [[nodiscard]] virtual bool busy() const { return false; } ///< a program runs for it
   virtual void frame_selection() {} ///< shows the selection
   /// What to bring back at the next start.
   [[nodiscard]] virtual QVariantMap state() const { return {}; }

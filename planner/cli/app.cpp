@@ -199,6 +199,8 @@ void add_measuring(CLI::App& app, Arguments& arguments) {
       ->check(CLI::Range(3, 1'000))
       ->capture_default_str();
   command->add_flag("--quick", o.quick, "fewer sizes");
+  command->add_option("--runs", o.runs, "database file: learn from its runs instead of measuring");
+  command->add_option("--run", o.of_runs, "with --runs: from this run; without it from all that ended well");
   command->add_flag("--json", o.json, "one JSON document on stdout");
 }
 
@@ -243,6 +245,11 @@ void add_db(CLI::App& app, Arguments& arguments) {
   add("pareto", "its front of step time and memory", true, false);
   add("misses", "layouts that nearly run, and what is wrong with them", true, false);
   add("runs", "executed plans", false, false);
+  CLI::App* import = db->add_subcommand("import", "keep runs that were made elsewhere");
+  import->add_option("file", o.file, "database file")->required();
+  import->add_option("runs", o.runs, "folders with the plan.json and run.json of foretrain-run")->required();
+  import->add_flag("--json", o.json, "one JSON document on stdout");
+  import->callback([&arguments, &o] { arguments.action = [&o](const Context& c) { return import_runs(c, o); }; });
 }
 
 /// The nearest command or flag for what was not understood; where a value is wrong, the flags are right.

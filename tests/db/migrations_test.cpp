@@ -5,6 +5,7 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 
+#include "core/spec/io.h"
 #include "tests/db/samples.h"
 
 namespace foretrain {
@@ -45,6 +46,43 @@ TEST(Migrations, LeaveTheFileAtTheLastStepThatWorked) {
   EXPECT_THROW(migrate(database, steps), SQLite::Exception);
   EXPECT_EQ(version(database), 1);
   EXPECT_FALSE(database.tableExists("b"));
+}
+
+/// A file of the second version, with what its programs wrote, is listed by this one.
+TEST(Migrations, FillTheColumnsOfTheThirdVersionFromDocuments) {
+  const test::TemporaryFolder folder;
+  StudyId study;
+  {
+    SQLite::Database database = open(folder / "a.db");
+    migrate(database, migrations().first(2));
+    const std::string spec = to_json(test::sample_study()).dump();
+    SQLite::Statement insert(database, "INSERT INTO study(digest, spec, program_version) VALUES('d', ?, '0')");
+    insert.bind(1, spec);
+    insert.exec();
+    study = StudyId{database.getLastInsertRowid()};
+    Prediction prediction = test::sample_prediction(2.0);
+    std::swap(prediction.memory[0], prediction.memory[1]); // the fuller stage is the second
+    SQLite::Statement candidate(database, "INSERT INTO candidate(study, digest, layout) VALUES(?, 'd', ?)");
+    candidate.bind(1, study.value);
+    candidate.bind(2, to_json(test::sample_layout(5)).dump());
+    candidate.exec();
+    SQLite::Statement kept(database, "INSERT INTO prediction(candidate, engine, detail, semantics, calibration, verdict, "
+                                     "step_time_s, peak_device_bytes, document) VALUES(1, 'slots', 0, '', '', 'fits', 2.0, 7, ?)");
+    kept.bind(1, prediction_text(prediction));
+    kept.exec();
+  }
+  auto store = Store::open(folder / "a.db", OpenMode::write, test::data_folder());
+  ASSERT_TRUE(store) << to_string(store.error());
+  std::vector<RankedRow> rows;
+  const auto listed = store->each_ranked(study, Objective::step_time, [&](RankedRow row) {
+    rows.push_back(std::move(row));
+    return true;
+  });
+  ASSERT_TRUE(listed) << to_string(listed.error());
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].layout, test::sample_layout(5));
+  EXPECT_EQ(rows[0].evidence, Evidence::fitted);
+  EXPECT_EQ(rows[0].fullest_stage, 1);
 }
 
 TEST(Migrations, GiveEveryTableOfTheDesign) {

@@ -118,6 +118,36 @@ TEST_F(StoreTest, RanksByTheMostDetailedPrediction) {
   EXPECT_EQ(store_.predictions(ids[0]).value().size(), 3U);
 }
 
+TEST_F(StoreTest, ListsCandidatesAsTheRankingHasThem) {
+  const StudyId study = new_study();
+  std::vector<NewCandidate> batch = sample_batch(0, 6);
+  batch[1].predictions.push_back(stored(Engine::replay, 0.5));
+  batch[3].pareto = true;
+  ASSERT_TRUE(store_.add_candidates(study, batch));
+  const auto ranked = store_.ranked(study, Objective::step_time, 100).value();
+  std::vector<RankedRow> rows;
+  ASSERT_TRUE(store_.each_ranked(study, Objective::step_time, [&](RankedRow row) {
+    rows.push_back(std::move(row));
+    return true;
+  }));
+  ASSERT_EQ(rows.size(), 6U);
+  ASSERT_EQ(rows.size(), ranked.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].id, ranked[i].id);
+    EXPECT_EQ(rows[i].layout, ranked[i].plan.layout);
+    EXPECT_EQ(rows[i].pareto, ranked[i].pareto);
+    EXPECT_EQ(rows[i].engine, ranked[i].best.key.engine);
+    EXPECT_EQ(rows[i].evidence, ranked[i].best.prediction.evidence);
+    EXPECT_EQ(rows[i].step_time, ranked[i].best.prediction.step_time);
+    EXPECT_EQ(rows[i].device, ranked[i].best.prediction.memory[0].device);
+    EXPECT_EQ(rows[i].fullest_stage, 0);
+    EXPECT_EQ(rows[i].prediction != nullptr, rows[i].engine == Engine::replay);
+  }
+  int taken = 0;
+  ASSERT_TRUE(store_.each_ranked(study, Objective::step_time, [&](const RankedRow&) { return ++taken < 2; }));
+  EXPECT_EQ(taken, 2);
+}
+
 TEST_F(StoreTest, KeepsPredictionsOfOtherSemanticsAndCalibrationsApart) {
   const StudyId study = new_study();
   NewCandidate candidate{sample_layout(0), {stored(Engine::replay, 1.0)}, false};

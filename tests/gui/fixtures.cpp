@@ -16,6 +16,7 @@ Environment environment() {
   const std::filesystem::path programs = FORETRAIN_PROGRAMS;
   environment.worker = programs / "foretrain-sim-worker";
   if (std::filesystem::exists(programs / "foretrain")) environment.command = programs / "foretrain";
+  if (std::filesystem::exists(programs / "foretrain-run")) environment.executor = programs / "foretrain-run";
   environment.version = "test";
   environment.jobs = 1;
   return environment;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-#include <fstream>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
@@ -35,6 +37,97 @@ TEST(Session, StopsSoonAndKeepsWhatWasFound) {
   session.stop_search();
   ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
   EXPECT_FALSE(session.results().complete);
+}
+
+TEST(Session, FillsWhileTheSearchRuns) {
+  Session session(test::environment());
+  session.open_study(*parse_json(examples()[1].document, "example"), "open");
+  std::vector<std::size_t> counts; // rows, at each change while the search ran
+  std::vector<double> best;
+  session.observe([&](Changes changes) {
+    if ((changes & kRowsChanged) == 0 || !session.searching() || session.rows().empty()) return;
+    counts.push_back(session.rows().size());
+    best.push_back(step_seconds(session.rows().front()));
+    EXPECT_FALSE(session.results().complete);
+  });
+  session.start_search();
+  ASSERT_TRUE(test::wait_until(session, [&] { return !counts.empty() || !session.searching(); }));
+  ASSERT_FALSE(counts.empty()) << "nothing was shown before the end";
+  EXPECT_EQ(session.shown().size(), session.rows().size());
+  session.select({2});
+  const Layout chosen = session.rows()[2].layout;
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
+  EXPECT_TRUE(std::is_sorted(best.rbegin(), best.rend())) << "the best only gets better";
+  if (session.current() >= 0) {
+    EXPECT_EQ(session.rows()[static_cast<std::size_t>(session.current())].layout, chosen);
+  }
+  EXPECT_TRUE(session.results().complete);
+  EXPECT_GE(session.rows().size(), counts.back());
+}
+
+TEST(Session, StoppingKeepsTheRowsThatWereShown) {
+  Session session(test::environment());
+  session.open_study(*parse_json(examples()[1].document, "example"), "open");
+  session.start_search();
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.rows().empty() || !session.searching(); }));
+  const Row best = session.rows().front();
+  session.stop_search();
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
+  ASSERT_FALSE(session.rows().empty());
+  EXPECT_LE(session.rows().front().slots.step_seconds, best.slots.step_seconds * 1.02) << "a replay may put another first";
+}
+
+TEST(Session, EditingWhileSearchingMarksTheRowsAsOld) {
+  Session session(test::environment());
+  session.open_study(*parse_json(examples()[1].document, "example"), "open");
+  session.start_search();
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.rows().empty() || !session.searching(); }));
+  EXPECT_FALSE(session.stale());
+  session.edit("batch", [](Edits& edits) { edits.document["job"]["global_batch"] = 512; });
+  EXPECT_TRUE(session.stale());
+  session.stop_search();
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
+  EXPECT_TRUE(session.stale());
+  EXPECT_EQ(session.results().study.job.global_batch, 256) << "what is shown belongs to the study that was searched";
+}
+
+TEST(Session, SimulatesOneLayoutOnTheNetwork) {
+  Session session(test::environment());
+  if (!std::filesystem::exists(session.environment().worker)) GTEST_SKIP() << "this build has no worker for SimGrid";
+  session.open_study(test::small_document(), "open");
+  session.start_search();
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
+  session.simulate(1);
+  EXPECT_EQ(session.simulating(), 1);
+  ASSERT_TRUE(test::wait_until(session, [&] { return session.simulating() < 0 && session.detail(1) != nullptr; }));
+  const auto detail = session.detail(1);
+  ASSERT_NE(detail->network, nullptr) << detail->network_problem;
+  EXPECT_EQ(detail->network->prediction.engine, Engine::simgrid);
+  EXPECT_GT(detail->network->prediction.step_time.value, 0);
+  EXPECT_FALSE(detail->network->run.groups.empty());
+  session.simulate(0);
+  session.stop_simulation();
+  ASSERT_TRUE(test::wait_until(session, [&] { return session.simulating() < 0; }));
+  Environment without = test::environment();
+  without.worker = "/no/such/worker";
+  Session other(without);
+  other.open_study(test::small_document(), "open");
+  other.set_results(std::make_shared<Results>(session.results()));
+  other.simulate(0);
+  ASSERT_TRUE(test::wait_until(other, [&] { return other.simulating() < 0 && other.detail(0) != nullptr; }));
+  EXPECT_FALSE(other.detail(0)->network_problem.empty()) << "a worker that does not start costs this one figure";
+}
+
+TEST(Session, ForgetsReplaysOfTheStudyBefore) {
+  Session session(test::environment());
+  session.set_results(test::made_up_results(8));
+  for (int row = 0; row < 8; ++row) (void)session.detail(row);
+  auto other = std::make_shared<Results>(session.results());
+  other->study.job.global_batch = 64;
+  const auto before = std::chrono::steady_clock::now();
+  session.set_results(other);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count(), 0.1) << "it waits for nothing";
+  ASSERT_TRUE(test::wait_until(session, [&] { return session.detail(0) != nullptr; }));
 }
 
 TEST(Session, ClosesWhileSearching) {
@@ -107,54 +200,6 @@ TEST(Session, ReplaysAsked) {
   ASSERT_TRUE(test::wait_until(session, [&] { return session.detail(0) != nullptr; }));
   ASSERT_NE(session.detail(0)->simulation, nullptr) << session.detail(0)->problem;
   EXPECT_FALSE(session.detail(0)->simulation->events.empty());
-}
-
-TEST(SessionFile, BringsEverythingBack) {
-  const test::Folder folder;
-  const auto path = folder / "a.foretrain";
-  std::size_t rows = 0;
-  {
-    Session session(test::environment());
-    session.set_path(path);
-    session.open_study(test::small_document(), "open");
-    session.start_search();
-    ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching() && !session.saving(); }));
-    ASSERT_TRUE(session.problems().empty()) << session.problems().front().message;
-    rows = session.rows().size();
-    session.toggle_pin(2);
-    ASSERT_TRUE(session.set_chip({Chip::Kind::column, "tp", ">=2"}));
-    ASSERT_TRUE(session.save_view_state());
-  }
-  Session again(test::environment());
-  const auto opened = again.open_file(path);
-  ASSERT_TRUE(opened) << to_string(opened.error());
-  ASSERT_TRUE(test::wait_until(again, [&] { return !again.loading(); }));
-  EXPECT_EQ(again.rows().size(), rows);
-  EXPECT_EQ(again.edits().document, test::small_document()) << "as it was written, presets by name";
-  EXPECT_EQ(again.edits().chips.size(), 1U);
-  EXPECT_EQ(again.edits().pins.size(), 1U);
-  EXPECT_FALSE(again.stale());
-  EXPECT_FALSE(again.results().rejected.empty());
-}
-
-TEST(SessionFile, RefusesWhatIsNone) {
-  const test::Folder folder;
-  Session session(test::environment());
-  EXPECT_FALSE(session.open_file(folder / "missing.foretrain"));
-  std::ofstream(folder / "text.foretrain") << "no database";
-  EXPECT_FALSE(session.open_file(folder / "text.foretrain"));
-  std::ofstream(folder / "torn.foretrain") << "SQLite format 3" << '\0' << "and then nothing of the kind";
-  const auto torn = session.open_file(folder / "torn.foretrain");
-  ASSERT_FALSE(torn);
-  EXPECT_FALSE(torn.error().message.empty());
-}
-
-TEST(SessionFile, SaysWhenItCannotWrite) {
-  Session session(test::environment());
-  session.set_path("/proc/nowhere/a.foretrain");
-  session.open_study(test::small_document(), "open");
-  session.set_results(test::made_up_results(5));
-  EXPECT_FALSE(session.save_view_state());
 }
 
 TEST(Edits, KeepKeysOfOtherPrograms) {

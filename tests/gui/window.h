@@ -19,7 +19,9 @@ struct Window {
   Window() : window(make()) {}
   std::unique_ptr<MainWindow> make() {
     auto settings = std::make_unique<QSettings>(QString::fromStdString((folder / "settings.ini").string()), QSettings::IniFormat);
-    auto made = std::make_unique<MainWindow>(environment(), std::move(settings));
+    Environment here = environment();
+    here.user_data = folder / "user";
+    auto made = std::make_unique<MainWindow>(std::move(here), std::move(settings));
     made->show();
     QApplication::processEvents();
     return made;

@@ -106,6 +106,26 @@ TEST(Calibrate, FindsAMachineThatIsKnown) {
   EXPECT_NEAR(gather.seconds / (kAlpha + bytes / 2 / kLink), 1, 0.02); // between sizes of the table's grid
 }
 
+TEST(Calibrate, LearnsFromOrdinaryOpsAndKeepsWhatTheyDoNotShow) {
+  const Calibration whole = calibrate(probes(), cluster()).value();
+  Calibration before = whole;
+  before.gemm.efficiency *= 3;
+  before.memory.launch = Seconds(before.memory.launch.value * 5);
+  before.spread = 0.07;
+  Probes ops = probes();
+  ops.collectives.clear();
+  const auto after = recalibrate(before, ops, cluster());
+  ASSERT_TRUE(after) << to_string(after.error());
+  EXPECT_DOUBLE_EQ(after->gemm.efficiency, whole.gemm.efficiency);
+  EXPECT_EQ(after->memory.launch, whole.memory.launch);
+  EXPECT_EQ(after->attention.heads, whole.attention.heads);
+  EXPECT_EQ(after->collectives, before.collectives);
+  EXPECT_EQ(after->inner, before.inner);
+  EXPECT_EQ(after->spread, before.spread);
+  ops.ops.clear();
+  EXPECT_FALSE(recalibrate(before, ops, cluster()));
+}
+
 TEST(Calibrate, SaysWhatIsMissing) {
   EXPECT_FALSE(calibrate({}, cluster()));
   Probes some = probes();

@@ -1,6 +1,7 @@
 #include "planner/search.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "planner/explain.h"
@@ -57,6 +58,37 @@ TEST(Search, GivesTheSameForAnyNumberOfJobs) {
   ASSERT_EQ(a.near_misses.size(), b.near_misses.size());
   for (std::size_t i = 0; i < a.near_misses.size(); ++i)
     EXPECT_EQ(a.near_misses[i].layout, b.near_misses[i].layout) << i;
+}
+
+TEST(Search, ShowsTheBestSoFarWhileItRuns) {
+  const Plan plan = plan_of("llama3-70b", "dgx-h100", 64, 8192, 64); // long enough for several reports
+  const Study study{plan.model, plan.cluster, plan.job, {}, Objective::step_time, ""};
+  SearchOptions options;
+  options.jobs = 2;
+  options.found_limit = 30;
+  std::vector<SearchResult> reports;
+  std::atomic<int> inside{0};
+  options.found = [&](const SearchResult& found) {
+    EXPECT_EQ(inside++, 0) << "one thread at a time";
+    reports.push_back(found);
+    --inside;
+  };
+  const SearchResult result = searched(study, options);
+  ASSERT_GE(reports.size(), 2U);
+  for (std::size_t r = 0; r < reports.size(); ++r) {
+    const std::vector<Candidate>& best = reports[r].kept;
+    EXPECT_EQ(reports[r].enumerated, result.enumerated);
+    EXPECT_TRUE(std::is_sorted(best.begin(), best.end(), [](const auto& a, const auto& b) { return a.slots.step_seconds < b.slots.step_seconds; }));
+    ASSERT_FALSE(best.empty());
+    if (r + 1 < reports.size()) {
+      EXPECT_LE(best.size(), 30U);
+    }
+    if (r > 0) {
+      EXPECT_LE(best.front().slots.step_seconds, reports[r - 1].kept.front().slots.step_seconds) << "it only gets better";
+    }
+  }
+  ASSERT_EQ(reports.back().kept.size(), result.kept.size()) << "at last all that is kept";
+  EXPECT_EQ(reports.back().kept.front().layout, result.kept.front().layout);
 }
 
 TEST(Search, CountsEveryLayoutOnce) {

@@ -148,6 +148,7 @@ std::string text_of(const Calibration& c, const DeviceSpec& device, const std::s
 } // namespace
 
 int run_calibrate(const Context& context, const CalibrateOptions& options) {
+  if (!options.runs.empty()) return calibrate_from_runs(context, options);
   const auto cluster = load_cluster(context.data, options.cluster, 0);
   if (!cluster) return complain(cluster.error());
   if (context.user_data.empty() && (options.out.empty() || options.work.empty()))

@@ -114,12 +114,19 @@ struct CalibrateOptions {
   std::string cluster = "cpu-host"; ///< whose device is measured, with as many ranks at once as it has
   std::string out;                  ///< file; empty: the user's calibrations
   std::string work;                 ///< folder of the probes, from which an interrupted calibration goes on
+<<<<<<< HEAD
   int steps = 8; ///< of each probe; the first two are not measured
+=======
+  std::string runs;                 ///< database file: learn from its runs instead of measuring
+  std::vector<std::int64_t> of_runs; ///< numbers of these; empty: all that ended well
+>>>>>>> fe46034 (Show the best so far while a search runs; list stored candidates without their documents; act on plans from the desktop)
   bool quick = false;
   bool json = false;
 };
 /// Measures this machine with the executor's own ops, all ranks busy.
 [[nodiscard]] int run_calibrate(const Context& context, const CalibrateOptions& options);
+/// With `runs`: fits what they show of the device, and says what their steps were predicted to take before and after.
+[[nodiscard]] int calibrate_from_runs(const Context& context, const CalibrateOptions& options);
 
 struct PresetsOptions {
   std::string kind;
@@ -132,13 +139,16 @@ struct PresetsOptions {
 [[nodiscard]] int run_schema(const std::string& name);
 
 struct DbOptions {
-  std::string action; ///< list, show, best, pareto, misses, runs
+  std::string action; ///< list, show, best, pareto, misses, runs, import
+  std::vector<std::string> runs; ///< import: folders that foretrain-run wrote
   std::string file;
   std::optional<std::int64_t> study; ///< absent: the newest
   std::string objective;
   int top = 20;
   bool json = false;
 };
+/// Keeps runs that were made elsewhere; one that the database has already is left out.
+[[nodiscard]] int import_runs(const Context& context, const DbOptions& options);
 [[nodiscard]] int run_db(const Context& context, const DbOptions& options);
 
 } // namespace foretrain::cli

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <filesystem>
 
 #include "tests/planner/cli/program.h"
@@ -84,6 +85,70 @@ TEST(Run, GoesOnFromACheckpoint) {
   const Outcome done = foretrain({"run", plan, "--steps", "2", "--db", database, "--resume", folder / "c"});
   EXPECT_EQ(done.code, 1);
   EXPECT_NE(done.err.find("2 steps are done"), std::string::npos) << done.err;
+}
+
+/// A plan for processors, large enough that each op takes longer than the clock's step.
+std::string host_plan(const Folder& folder) {
+  return folder.write("plan.json", R"({"model": {"name": "tiny", "layers": 4, "hidden": 64, "heads": 4, "kv_heads": 4,
+      "head_dim": 16, "ffn": 128, "vocab": 128}, "cluster": {"preset": "cpu-host", "devices": 2},
+      "job": {"sequence_length": 64, "global_batch": 4, "precision": "fp32", "semantics": "foretrain"},
+      "layout": {"sharding": "none", "dp_shard": 2}})");
+}
+
+TEST(Run, IsImportedOnceFromItsFolder) {
+  const Folder folder;
+  const std::string here = folder / "here.db";
+  ASSERT_EQ(foretrain({"run", host_plan(folder), "--steps", "4", "--db", folder / "there.db", "--out", folder / "a run"}).code, 0);
+  const Outcome taken = foretrain({"db", "import", here, folder / "a run", "--json"});
+  ASSERT_EQ(taken.code, 0) << taken.err;
+  const Json run = taken.json()["runs"][0];
+  EXPECT_EQ(run["steps"], 4);
+  EXPECT_GT(run["step_time_s"].get<double>(), 0);
+  EXPECT_GT(run["predicted_step_time_s"].get<double>(), 0);
+  const Json listed = foretrain({"db", "runs", here, "--json"}).json()["runs"];
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0]["status"], "done");
+  const Json original = foretrain({"compare", "1", "--db", folder / "there.db", "--json"}).json();
+  const Json copy = foretrain({"compare", "1", "--db", here, "--json"}).json();
+  EXPECT_EQ(copy["rows"], original["rows"]) << "all that was measured has come along";
+  const Outcome again = foretrain({"db", "import", here, folder / "a run/run.json", "--json"});
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(again.json()["runs"][0]["run"].is_null());
+  EXPECT_EQ(foretrain({"db", "runs", here, "--json"}).json()["runs"].size(), 1U);
+  const Outcome none = foretrain({"db", "import", here, folder / "nowhere"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("run.json"), std::string::npos) << none.err;
+}
+
+TEST(Run, TeachesACalibration) {
+  const Folder folder;
+  const std::string database = folder / "a.db";
+  ASSERT_EQ(foretrain({"run", host_plan(folder), "--steps", "6", "--db", database}).code, 0);
+  const std::string out = folder / "cal.json";
+  const Outcome learnt = foretrain({"calibrate", "--runs", database, "--out", out, "--json"});
+  ASSERT_EQ(learnt.code, 0) << learnt.err;
+  const Json document = learnt.json();
+  ASSERT_EQ(document["runs"].size(), 1U);
+  const Json& run = document["runs"][0];
+  const double measured = run["measured_step_time_s"].get<double>();
+  const auto off = [&](const char* key) { return std::abs(run[key].get<double>() - measured); };
+  EXPECT_LT(off("after_s"), off("before_s")) << run.dump();
+  const auto kept = read_json_file(out);
+  ASSERT_TRUE(kept);
+  EXPECT_EQ((*kept)["gemm"]["evidence"], "fitted");
+  const Json predicted = foretrain({"predict", folder / "plan.json", "--calibration", out, "--json"}).json();
+  EXPECT_NEAR(predicted["step_time_s"].get<double>(), run["after_s"].get<double>(), run["after_s"].get<double>() * 1e-9);
+  EXPECT_EQ(foretrain({"calibrate", "--runs", database, "--run", "7", "--out", out}).code, 1);
+}
+
+TEST(Run, TeachesNothingOfADeviceThatItWasNotMadeOn) {
+  const Folder folder;
+  const std::string database = folder / "a.db";
+  ASSERT_EQ(foretrain({"run", tiny_plan(folder, R"("tp": 2)"), "--steps", "2", "--db", database}).code, 0);
+  const Outcome refused = foretrain({"calibrate", "--runs", database, "--out", folder / "cal.json"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("executed by processors"), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "cal.json"));
 }
 
 TEST(Run, KeepsTheForecastForTheUsersFrameworkToo) {

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/spec/plan.h"
+#include "core/spec/prediction.h"
+#include "gui/model/environment.h"
+
+namespace foretrain::gui {
+
+/// How a layout is to be run.
+struct RunRequest {
+  std::string launcher = "local"; ///< "local", "slurm"
+  int steps = 20;
+  int warmup = 3;        ///< of these, not measured
+  std::string time;      ///< Slurm's limit, "00:30:00"; empty: the partition's
+  std::string partition; ///< empty: the default one
+  std::vector<std::string> sbatch; ///< further options of sbatch, as they stand
+};
+
+/// Words behind `foretrain` that run the plan of a file and keep the run in a database.
+[[nodiscard]] std::vector<std::string> run_arguments(const RunRequest& request, const std::string& plan, const std::string& database, const std::string& folder);
+/// Where the files of a run begun now go: beside the database, under a name of its own.
+[[nodiscard]] std::filesystem::path new_run_folder(const std::filesystem::path& database);
+/// Why this machine should not run so many ranks at once; nothing when it may. `prediction` may be null.
+[[nodiscard]] std::optional<std::string> reason_against_local(const Layout& layout, const Prediction* prediction, double memory_bytes);
+/// Bytes of memory that this machine has; 0: unknown.
+[[nodiscard]] double machine_memory();
+
+/// How far a run is, from what its ranks have written.
+struct RunState {
+  int ranks = 0;                    ///< that have said something
+  std::vector<double> step_seconds; ///< of the slowest rank, of the steps that every rank finished
+  std::vector<double> loss;
+  int warmup = 0;
+  std::string failure;
+};
+/// Nothing yet is no error. Error: a file that is none of foretrain-run's.
+[[nodiscard]] Result<RunState> run_state(const std::filesystem::path& folder);
+
+} // namespace foretrain::gui

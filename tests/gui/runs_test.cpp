@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+#include <algorithm>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "core/base/json.h"
+#include "gui/model/run_plan.h"
+#include "gui/model/run_timeline.h"
+#include "gui/model/runs.h"
+#include "tests/gui/fixtures.h"
+
+namespace foretrain::gui {
+namespace {
+
+bool holds(const std::vector<std::string>& words, const std::vector<std::string>& part) {
+  return std::search(words.begin(), words.end(), part.begin(), part.end()) != words.end();
+}
+
+TEST(RunPlan, SaysWhatIsAskedForAndNothingElse) {
+  RunRequest request;
+  request.steps = 7;
+  const auto local = run_arguments(request, "p.json", "a.db", "out");
+  EXPECT_EQ(local.front(), "run");
+  EXPECT_TRUE(holds(local, {"--launcher", "local", "--steps", "7"}));
+  EXPECT_TRUE(holds(local, {"--db", "a.db", "--out", "out", "--json"}));
+  EXPECT_FALSE(holds(local, {"--partition"}));
+  request.launcher = "slurm";
+  request.time = "00:10:00";
+  request.partition = "short";
+  request.sbatch = {"--account=lab", "--mem=0"};
+  const auto slurm = run_arguments(request, "p.json", "a.db", "out");
+  EXPECT_TRUE(holds(slurm, {"--time", "00:10:00", "--partition", "short", "--sbatch=--account=lab", "--sbatch=--mem=0"}));
+}
+
+TEST(RunPlan, KeepsEachRunInAFolderOfItsOwn) {
+  const test::Folder folder;
+  const auto first = new_run_folder(folder / "s.foretrain");
+  EXPECT_EQ(first.parent_path(), folder / "s-runs");
+  std::filesystem::create_directories(first);
+  EXPECT_NE(new_run_folder(folder / "s.foretrain"), first);
+}
+
+TEST(RunPlan, WarnsOfWhatThisMachineCannotHold) {
+  Layout layout;
+  layout.dp_shard = 8;
+  Prediction prediction;
+  prediction.memory.resize(2);
+  prediction.memory[0].allocated = Bytes(10 * kGiB);
+  prediction.memory[1].allocated = Bytes(20 * kGiB);
+  EXPECT_FALSE(reason_against_local(layout, &prediction, 120.0 * kGiB)) << "8 ranks of 15 GiB on average";
+  const auto reason = reason_against_local(layout, &prediction, 119.0 * kGiB);
+  ASSERT_TRUE(reason);
+  EXPECT_NE(reason->find("120 GiB"), std::string::npos) << *reason;
+  layout.dp_shard = 128;
+  EXPECT_TRUE(reason_against_local(layout, nullptr, 0));
+  EXPECT_GT(machine_memory(), 1e8);
+}
+
+TEST(RunPlan, FollowsARunByWhatItsRanksWrite) {
+  const test::Folder folder;
+  const auto none = run_state(folder / "");
+  ASSERT_TRUE(none);
+  EXPECT_EQ(none->ranks, 0);
+  std::ofstream file(folder / "run.json");
+  file << R"({"format": "foretrain-run 1", "warmup": 1, "steps": 3})" << "\n"
+       << R"({"rank": 0, "step": 0, "step_time_s": 0.5, "loss": 1.0})" << "\n"
+       << R"({"rank": 1, "step": 0, "step_time_s": 0.7, "loss": 2.0})" << "\n"
+       << R"({"rank": 0, "step": 1, "step_time_s": 0.4, "loss": 1.5})" << "\n"
+       << R"({"rank": 1, "step": 1, "st)" << std::flush; // still being written
+  const auto state = run_state(folder / "");
+  ASSERT_TRUE(state) << to_string(state.error());
+  EXPECT_EQ(state->ranks, 2);
+  EXPECT_EQ(state->warmup, 1);
+  EXPECT_EQ(state->step_seconds, std::vector<double>{0.7}) << "the second step is not done by every rank";
+  EXPECT_EQ(state->loss, std::vector<double>{3.0});
+}
+
+TEST(RunTimeline, PutsEachRankUnderItsStage) {
+  const Json trace = {{"traceEvents",
+                       {{{"ph", "M"}, {"name", "process_name"}, {"pid", 0}, {"args", {{"name", "predicted stage 0"}}}},
+                        {{"ph", "M"}, {"name", "process_name"}, {"pid", 1}, {"args", {{"name", "predicted stage 1"}}}},
+                        {{"ph", "M"}, {"name", "process_name"}, {"pid", 10000}, {"args", {{"name", "measured rank 0"}}}},
+                        {{"ph", "M"}, {"name", "process_name"}, {"pid", 10001}, {"args", {{"name", "measured rank 1"}}}},
+                        {{"ph", "X"}, {"pid", 0}, {"tid", 0}, {"ts", 5.0}, {"dur", 10.0}, {"cat", "compute"}, {"name", "F"}},
+                        {{"ph", "X"}, {"pid", 0}, {"tid", 0}, {"ts", 0.0}, {"dur", 5.0}, {"cat", "tp"}, {"name", "first"}},
+                        {{"ph", "X"}, {"pid", 1}, {"tid", 3}, {"ts", 2.0}, {"dur", 1.0}, {"cat", "pp"}, {"name", "s"}},
+                        {{"ph", "X"}, {"pid", 10000}, {"tid", 0}, {"ts", 0.0}, {"dur", 20.0}, {"cat", "compute"}, {"name", "F"}},
+                        {{"ph", "X"}, {"pid", 10001}, {"tid", 0}, {"ts", 0.0}, {"dur", 30.0}, {"cat", "compute"}, {"name", "F"}}}}};
+  const auto timeline = run_timeline(trace, {1, 0});
+  ASSERT_TRUE(timeline);
+  std::vector<std::string> titles;
+  for (const RunLane& lane : timeline->lanes) titles.push_back(lane.title);
+  EXPECT_EQ(titles, (std::vector<std::string>{"predicted stage 0", "measured rank 1", "predicted stage 1", "measured rank 0"}));
+  EXPECT_DOUBLE_EQ(timeline->end, 30e-6);
+  EXPECT_EQ(timeline->lanes[0].rows[0][0].name, "first") << "in time order";
+  EXPECT_FALSE(run_timeline(Json("nonsense"), {}));
+}
+
+TEST(RunTerms, ReadTheComparison) {
+  const auto terms = run_terms({{"rows",
+                                 {{{"item", "step_time"}, {"rank", nullptr}, {"predicted", 1.0}, {"measured", 2.0}, {"unit", "s"}},
+                                  {{"item", "time/tp"}, {"rank", 3}, {"predicted", 0.1}, {"measured", 0.2}, {"unit", "s"}}}}});
+  ASSERT_TRUE(terms);
+  ASSERT_EQ(terms->size(), 2U);
+  EXPECT_EQ((*terms)[0].rank, -1);
+  EXPECT_EQ((*terms)[1].rank, 3);
+  EXPECT_FALSE(run_terms(Json::object()));
+}
+
+TEST(Calibrations, AcceptedOnesCountForLaterPredictions) {
+  const test::Folder folder;
+  Environment environment = test::environment();
+  environment.user_data = folder / "data";
+  const auto results = test::made_up_results(6);
+  const DeviceSpec& device = results->study.cluster.device;
+  const Calibration preset = calibration_of(environment, device).value();
+  Calibration slower = preset;
+  slower.name = device.name;
+  slower.gemm.efficiency /= 2;
+  const auto changes = rank_changes(environment, *results, slower, 4);
+  ASSERT_TRUE(changes) << to_string(changes.error());
+  ASSERT_EQ(changes->size(), 4U);
+  for (std::size_t i = 0; i < changes->size(); ++i) {
+    EXPECT_GT((*changes)[i].after_s, (*changes)[i].before_s * 1.05) << "half the speed of products";
+    EXPECT_EQ((*changes)[i].rank, static_cast<int>(i));
+  }
+  ASSERT_TRUE(accept_calibration(environment, slower));
+  EXPECT_EQ(calibration_of(environment, device).value(), slower);
+  Session session(environment);
+  session.set_results(results);
+  session.open_study(test::small_document(), "open");
+  session.set_results(results);
+  EXPECT_FALSE(session.stale());
+  session.calibration_changed();
+  EXPECT_TRUE(session.stale()) << "the rows rest on the calibration before";
+  environment.user_data.clear();
+  EXPECT_FALSE(accept_calibration(environment, slower));
+}
+
+} // namespace
+} // namespace foretrain::gui
