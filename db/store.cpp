@@ -3,11 +3,20 @@
 #include <system_error>
 #include <utility>
 
+#include <SQLiteCpp/Backup.h>
+#include <sqlite3.h>
+
 #include "core/base/digest.h"
 #include "core/base/json.h"
 #include "db/connection.h"
 
 namespace foretrain {
+namespace {
+
+constexpr int kCopyTries = 200; ///< while another program writes
+constexpr int kCopyPause = 50;  ///< milliseconds
+
+} // namespace
 
 Store::Store(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
 Store::Store(Store&&) noexcept = default;
@@ -83,9 +92,12 @@ Result<void> Store::copy_to(const std::filesystem::path& path) const {
   part += ".part";
   fs::remove(part, failed);
   auto written = guarded(part.string(), [&]() -> Result<void> {
-    SQLite::Statement copy(connection_->database, "VACUUM INTO ?");
-    copy.bind(1, part.string());
-    copy.exec();
+    SQLite::Database copy(part.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+    SQLite::Backup backup(copy, connection_->database);
+    for (int tries = 0; backup.executeStep(-1) != SQLITE_DONE; ++tries) {
+      if (tries == kCopyTries) return fail_environment(connection_->path, "another program is writing to this database", "try again when it has finished");
+      sqlite3_sleep(kCopyPause);
+    }
     return {};
   });
   if (written) {

@@ -352,7 +352,11 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
   }
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
   SearchResult result = Search(study, semantics, evaluator, filter, options).run();
-  if (options.found && !(options.stop && options.stop->load(std::memory_order_relaxed))) options.found(result);
+  if (options.found && result.complete) {
+    result.complete = false; // the best are still to be replayed
+    options.found(result);
+    result.complete = true;
+  }
   const Result<void> refined = refine(study, semantics, filter, evaluator, options, result);
   if (!refined) return tl::unexpected<Error>(refined.error());
   if (options.stop && options.stop->load(std::memory_order_relaxed)) result.complete = false; // while the best were refined

@@ -23,6 +23,12 @@ using namespace foretrain::gui;
 
 namespace {
 
+/// Without a display, Qt remarks on what a display would be needed for.
+void keep_quiet(QtMsgType type, const QMessageLogContext& /*context*/, const QString& text) {
+  if (type == QtWarningMsg || type == QtInfoMsg || type == QtDebugMsg) return;
+  std::fprintf(stderr, "%s\n", qUtf8Printable(text));
+}
+
 int complain(const Error& error) {
   std::fprintf(stderr, "foretrain-gui: %s\n", to_string(error).c_str());
   return 1;
@@ -94,6 +100,7 @@ int main(int argc, char** argv) {
   if (!options) return code;
   if (!choose_platform(*options))
     return complain({Error::Kind::environment, "there is no display", "DISPLAY", "with --export none is needed"});
+  if (!options->export_to.empty()) qInstallMessageHandler(keep_quiet);
   QApplication::setStyle(QString::fromStdString(options->style));
   QApplication app(argc, argv);
   QApplication::setApplicationName(QStringLiteral("foretrain-gui"));

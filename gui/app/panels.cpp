@@ -32,6 +32,8 @@ FilterBar::FilterBar(Session& session, QWidget* parent)
   box_->setClearButtonEnabled(true);
   box_->setWhatsThis(QStringLiteral("Fields compared with numbers, sizes, times and texts; and, or, not, in, parentheses."));
   error_->hide();
+  error_->setWordWrap(true);
+  error_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred); // a long message must not widen the window
   chip_layout_->setContentsMargins(0, 0, 0, 0);
   layout->addWidget(box_);
   layout->addWidget(error_);
@@ -109,6 +111,7 @@ void FilterBar::show_chips() {
     timer_->stop();
   }
   while (QLayoutItem* item = chip_layout_->takeAt(0)) {
+    if (item->widget()) item->widget()->hide();
     if (item->widget()) item->widget()->deleteLater();
     delete item;
   }
@@ -167,7 +170,7 @@ void DetailsPanel::refresh() {
     else if (line.name == "layout" || line.name == "note" || line.name.empty())
       html += QStringLiteral("<tr><td colspan='2'>%1</td></tr>").arg(value);
     else
-      html += QStringLiteral("<tr><td style='color:%1'>%2</td><td align='right'>%3</td></tr>").arg(muted, name, value);
+      html += QStringLiteral("<tr><td style='color:%1'>%2</td><td align='right' style='white-space:nowrap'>%3</td></tr>").arg(muted, name, value);
   }
   text_->setHtml(html + QStringLiteral("</table>"));
 }
@@ -219,6 +222,7 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent), recent_(new QWidget(thi
 
 void StartPage::set_recent(const QStringList& files) {
   while (QLayoutItem* item = recent_->layout()->takeAt(0)) {
+    if (item->widget()) item->widget()->hide();
     if (item->widget()) item->widget()->deleteLater();
     delete item;
   }

@@ -54,6 +54,7 @@ Result<void> run_export(const Options& options, Environment environment) {
   else if (session.current() < 0 && !session.shown().empty())
     session.select({session.shown().front()});
   CommandRegistry commands;
+  apply_palette(options.theme == "dark" ? dark_theme() : light_theme());
   const ViewEntry* entry = find_view(options.view.empty() ? "table" : options.view);
   const std::unique_ptr<View> view = entry->make({session, commands});
   view->setWindowTitle(QString::fromUtf8(entry->title));

@@ -203,6 +203,8 @@ void MainWindow::reset_layout() {
 
 void MainWindow::restore_settings() {
   resize(1280, 800);
+  // A small screen, or one that is gone since: the window fits the one there is.
+  if (const QScreen* here = screen()) resize(size().boundedTo(here->availableSize()));
   restoreGeometry(settings_->value(QStringLiteral("geometry")).toByteArray());
   restoreState(settings_->value(QStringLiteral("docks")).toByteArray(), kStateVersion);
   splitter_->restoreState(settings_->value(QStringLiteral("splitter")).toByteArray());
@@ -249,7 +251,7 @@ void MainWindow::apply_theme() {
     theme_ = &light_theme();
   else
     theme_ = platform_is_dark() ? &dark_theme() : &light_theme();
-  QApplication::setPalette(palette_of(*theme_));
+  apply_palette(*theme_);
   banner_->setStyleSheet(QStringLiteral("background: %1; color: %2;").arg(theme_->warning.name(), theme_->text.name()));
   for (const auto& [id, entry] : views_) entry->set_theme(*theme_);
   editor_->set_theme(*theme_);

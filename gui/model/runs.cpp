@@ -88,9 +88,9 @@ Result<std::vector<RankChange>> rank_changes(const Environment& environment, con
     change.row = static_cast<int>(i);
     for (const auto& [calibration, seconds] : {std::pair(&before, &change.before_s), std::pair(&after, &change.after_s)}) {
       FORETRAIN_TRY(const Prediction prediction, predict(plan, semantics, *calibration, Engine::replay, "", environment.data.root.string()));
-      *seconds = prediction.step_time.value;
+      *seconds = prediction.verdict == Verdict::illegal ? 0 : prediction.step_time.value;
     }
-    changes.push_back(change);
+    if (change.before_s > 0) changes.push_back(change);
   }
   std::stable_sort(changes.begin(), changes.end(), [](const RankChange& a, const RankChange& b) { return a.after_s < b.after_s; });
   for (std::size_t i = 0; i < changes.size(); ++i) changes[i].rank = static_cast<int>(i);

@@ -152,14 +152,12 @@ void Session::set_results(std::shared_ptr<const Results> results) {
 }
 
 void Session::take_results(std::shared_ptr<const Results> results) {
-  std::vector<Layout> selected;
-  for (const int row : selection_) selected.push_back(rows()[static_cast<std::size_t>(row)].layout);
   const bool other_study = !(results->study == results_->study);
   results_ = std::move(results);
   if (other_study) details_.forget();
   selection_.clear();
   hover_ = -1;
-  for (const Layout& layout : selected)
+  for (const Layout& layout : chosen_)
     if (const int row = row_of(layout); row >= 0) selection_.push_back(row);
   find_pins();
   filter_rows();
@@ -221,6 +219,8 @@ void Session::select(std::vector<int> wanted) {
   std::erase_if(wanted, [this](int row) { return row < 0 || row >= static_cast<int>(rows().size()); });
   if (wanted == selection_) return;
   selection_ = std::move(wanted);
+  chosen_.clear();
+  for (const int row : selection_) chosen_.push_back(rows()[static_cast<std::size_t>(row)].layout);
   changed(kSelectionChanged);
 }
 

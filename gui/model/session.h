@@ -184,6 +184,7 @@ private:
   std::vector<Filter> filters_;
   std::vector<int> shown_;
   std::vector<int> selection_;
+  std::vector<Layout> chosen_; ///< what was selected, also while it is not among the rows
   int hover_ = -1;
   double moment_ = -1;
   std::vector<int> pins_;

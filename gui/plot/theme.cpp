@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <QApplication>
 #include <QPalette>
 
 namespace foretrain::gui {
@@ -103,6 +104,15 @@ QPalette palette_of(const Theme& t) {
   for (const QPalette::ColorRole role : {QPalette::WindowText, QPalette::Text, QPalette::ButtonText})
     palette.setColor(QPalette::Disabled, role, mixed(t.muted, t.window, 0.35));
   return palette;
+}
+
+void apply_palette(const Theme& theme) {
+  const QPalette palette = palette_of(theme);
+  QApplication::setPalette(palette);
+  // Fusion frames fields and check boxes with a darker window colour: on a dark window there would be no frame.
+  QPalette framed = palette;
+  if (theme.dark) framed.setColor(QPalette::Window, theme.muted);
+  for (const char* fields : {"QCheckBox", "QAbstractSpinBox", "QLineEdit"}) QApplication::setPalette(framed, fields);
 }
 
 QColor color_of(const Theme& theme, TimePart part) {

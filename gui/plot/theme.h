@@ -35,6 +35,8 @@ struct Theme {
 [[nodiscard]] const Theme& light_theme();
 [[nodiscard]] const Theme& dark_theme();
 [[nodiscard]] QPalette palette_of(const Theme& theme);
+/// Gives the whole program the theme's palette.
+void apply_palette(const Theme& theme);
 
 [[nodiscard]] QColor color_of(const Theme& theme, TimePart part);
 [[nodiscard]] QColor color_of(const Theme& theme, MemoryPart part);

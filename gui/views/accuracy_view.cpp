@@ -34,6 +34,7 @@ public:
     what_->setAccessibleName(QStringLiteral("What to compare"));
     bar->addWidget(start_);
     bar->addWidget(what_);
+    summary_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     bar->addWidget(summary_, 1);
     layout->addLayout(bar);
     layout->addWidget(chart_, 1);

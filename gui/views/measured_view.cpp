@@ -62,15 +62,13 @@ public:
   }
   [[nodiscard]] bool busy() const override { return learn_->running() || compare_->running(); }
   void paint_to(QPaintDevice& device, QSize size) override {
-    if (runs_.empty()) {
-      resize(size);
-      flush();
-      return chart_->paint_to(device, size);
-    }
     resize(size);
     flush();
-    compare_->wait(session().waiting() ? kExportWaits : 0);
+    if (runs_.empty()) return chart_->paint_to(device, size);
+    while (session().waiting() && compare_->running()) compare_->wait(kExportWaits);
+    shown_already_ = session().waiting(); // what has been asked for is there: painting does not ask again
     View::paint_to(device, size);
+    shown_already_ = false;
   }
 
   [[nodiscard]] std::string csv() override {
@@ -84,7 +82,7 @@ public:
 
 protected:
   void refresh(Changes changes) override {
-    if ((changes & kFileChanged) == 0) return;
+    if ((changes & kFileChanged) == 0 || shown_already_) return;
     std::vector<MeasuredRun> runs;
     std::error_code failed;
     if (!session().path().empty() && std::filesystem::exists(session().path(), failed))
@@ -105,6 +103,8 @@ private:
     connect(import, &QPushButton::clicked, this, [this] { commands().run("runs.import"); });
     bar->addWidget(import);
     bar->addWidget(calibrate_);
+    note_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    note_->setWordWrap(true);
     bar->addWidget(note_, 1);
     layout->addLayout(bar);
     auto* splitter = new QSplitter(Qt::Horizontal, this);
@@ -297,6 +297,7 @@ private:
   Program* learn_;
   QTemporaryDir files_;
   std::vector<MeasuredRun> runs_;
+  bool shown_already_ = false;
   std::vector<RunTerm> terms_data_;
   Calibration learnt_;
   std::jthread ranking_; ///< last: it is waited for first

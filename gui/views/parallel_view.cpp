@@ -316,6 +316,7 @@ private:
     const std::size_t selected = std::min<std::size_t>(session().selection().size(), 200);
     for (std::size_t i = selected; i-- > 0;) line_of(session().selection()[i], theme().accent, i == 0 ? 3 : 1.5);
     if (session().hover() >= 0) line_of(session().hover(), theme().bad, 2);
+    paint_axes(painter, frame); // labels stay readable over the lines
     QColor band = theme().accent;
     band.setAlphaF(0.25F);
     const auto brush_box = [&](int axis, double a, double b) {

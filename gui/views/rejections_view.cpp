@@ -43,8 +43,7 @@ public:
     auto* splitter = new QSplitter(Qt::Horizontal, this);
     splitter->addWidget(rules_);
     splitter->addWidget(misses_);
-    splitter->setStretchFactor(0, 1);
-    splitter->setStretchFactor(1, 3);
+    splitter->setSizes({360, 740});
     layout->addWidget(splitter);
     setFocusProxy(rules_);
     rules_->setHeaderLabels({QStringLiteral("Rule or bound"), QStringLiteral("Layouts"), QStringLiteral("Left")});
@@ -125,7 +124,9 @@ private:
       item->setText(0, text_of(describe(miss.layout)));
       item->setText(1, amount(why.needed));
       item->setText(2, amount(why.available));
-      if (why.available > 0) item->setText(3, text_of(signed_percent((why.needed / why.available - 1) * 100)));
+      const double over = why.available > 0 ? why.needed / why.available - 1 : 0;
+      if (why.available > 0) // below a percent both read alike: the amount says what is missing
+        item->setText(3, memory && over < 0.01 ? QStringLiteral("+") + amount(why.needed - why.available) : text_of(signed_percent(over * 100)));
       item->setText(4, text_of(join(why.nearest, "; ")));
       item->setText(5, text_of(why.reason));
       for (const int column : {1, 2, 3}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);

@@ -125,6 +125,7 @@ private:
     layout->addLayout(bar);
     auto* second = new QHBoxLayout;
     what_->setWordWrap(true);
+    what_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     what_->setTextInteractionFlags(Qt::TextSelectableByMouse);
     progress_->setMaximumWidth(fontMetrics().averageCharWidth() * 30);
     progress_->setAccessibleName(QStringLiteral("Steps done"));
@@ -135,8 +136,7 @@ private:
     auto* splitter = new QSplitter(Qt::Horizontal, this);
     splitter->addWidget(chart_);
     splitter->addWidget(log_);
-    splitter->setStretchFactor(0, 1);
-    splitter->setStretchFactor(1, 1);
+    splitter->setSizes({500, 500});
     layout->addWidget(splitter, 1);
     chart_->setAccessibleName(QStringLiteral("Time of each step"));
     log_->setAccessibleName(QStringLiteral("Log of the run"));
@@ -265,6 +265,10 @@ private:
     double highest = predicted_;
     for (const double seconds : state_.step_seconds) highest = std::max(highest, seconds);
     chart_->set_message(!state_.step_seconds.empty() ? QString() : program_->running() ? QStringLiteral("Waiting for the first step …") : QStringLiteral("The steps of a run appear here as they are done"));
+    if (state_.step_seconds.empty()) {
+      chart_->set_legend({});
+      return chart_->redraw();
+    }
     chart_->set_axes(x, y);
     const double last = std::max<double>(steps_->value(), double(state_.step_seconds.size()));
     chart_->set_extent(-0.5, last - 0.5, 0, highest > 0 ? highest * 1.1 : 1);

@@ -31,6 +31,7 @@ public:
     layout->addWidget(sliders_);
     layout->addWidget(table_, 1);
     layout->addWidget(note_);
+    note_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     note_->setText(QStringLiteral("By the engine of the search, which is coarser than the table’s; a new search would also look at other layouts."));
     table_->setAccessibleName(QStringLiteral("The best layouts on the changed cluster"));
     table_->setEditTriggers(QAbstractItemView::NoEditTriggers);
@@ -74,6 +75,7 @@ protected:
 private:
   void build_sliders() {
     while (QLayoutItem* item = grid_->takeAt(0)) {
+      if (item->widget()) item->widget()->hide();
       if (item->widget()) item->widget()->deleteLater();
       delete item;
     }

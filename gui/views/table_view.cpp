@@ -6,6 +6,7 @@
 #include <QHeaderView>
 #include <QItemSelectionModel>
 #include <QKeyEvent>
+#include <QLabel>
 #include <QMenu>
 #include <QPainter>
 #include <QScrollBar>
@@ -69,7 +70,7 @@ public:
 class TableView final : public View {
 public:
   explicit TableView(ViewContext context)
-      : View(context), model_(context.session), table_(new QTableView(this)), header_(new FilterHeader(table_)) {
+      : View(context), model_(context.session), table_(new QTableView(this)), header_(new FilterHeader(table_)), empty_(new QLabel(table_->viewport())) {
     auto* layout = new QVBoxLayout(this);
     layout->setContentsMargins(0, 0, 0, 0);
     layout->addWidget(table_);
@@ -86,6 +87,11 @@ public:
     table_->setContextMenuPolicy(Qt::CustomContextMenu);
     table_->setAccessibleName(QStringLiteral("Ranked layouts"));
     setFocusProxy(table_);
+    auto* over = new QVBoxLayout(table_->viewport());
+    over->addWidget(empty_);
+    empty_->setAlignment(Qt::AlignCenter);
+    empty_->setWordWrap(true);
+    empty_->setAttribute(Qt::WA_TransparentForMouseEvents);
     QHeaderView* rows = table_->verticalHeader();
     rows->setSectionResizeMode(QHeaderView::Fixed);
     rows->setDefaultSectionSize(fontMetrics().height() + 8);
@@ -114,6 +120,7 @@ protected:
       take_selection();
       table_->verticalScrollBar()->setValue(scroll);
     }
+    if ((changes & (kRowsChanged | kShownChanged | kProgressChanged | kStudyChanged)) != 0) say_why_empty();
     if ((changes & kPinsChanged) != 0) {
       model_.repaint();
       if (deltas_ != (session().baseline() >= 0)) fit_columns(); // changes need room beside the values
@@ -153,6 +160,18 @@ private:
       const auto set = session().set_chip({Chip::Kind::column, std::string(field_at(column).id), text.toStdString()});
       header_->set_error(column, set ? QString() : QString::fromStdString(set.error().message + " " + set.error().hint));
     };
+  }
+
+  void say_why_empty() {
+    empty_->setVisible(session().shown().empty());
+    if (!session().shown().empty()) return;
+    const Results& results = session().results();
+    empty_->setText(!session().rows().empty()    ? QStringLiteral("The filters hide all %1 layouts: a click on a chip takes it away").arg(text_of(grouped(static_cast<std::int64_t>(session().rows().size()))))
+                    : session().searching()      ? QStringLiteral("Layouts appear here as they are found")
+                    : session().loading()        ? QStringLiteral("Reading the session …")
+                    : results.enumerated > 0     ? QStringLiteral("No layout fits. “Left out” says why, and what would be the nearest.")
+                                                 : QStringLiteral("Press “Search” (Ctrl+R) to rank the layouts of this study"));
+    empty_->setForegroundRole(QPalette::PlaceholderText);
   }
 
   [[nodiscard]] const Field& field_at(int column) const { return *model_.columns()[static_cast<std::size_t>(column)]; }
@@ -256,6 +275,7 @@ private:
   CellPainter painter_;
   QTableView* table_;
   FilterHeader* header_;
+  QLabel* empty_;
   bool deltas_ = false;
 };
 

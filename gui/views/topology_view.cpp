@@ -56,6 +56,7 @@ public:
     connect(moment_, &QSlider::actionTriggered, this, [this](int) { session().set_moment(traffic_.end() * moment_->sliderPosition() / kMoments); });
     player->addWidget(play_);
     player->addWidget(moment_);
+    for (QLabel* line : {load_, text_}) line->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     player->addWidget(load_, 1);
     layout->addLayout(player);
     layout->addWidget(chart_, 1);

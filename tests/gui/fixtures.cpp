@@ -46,6 +46,7 @@ std::shared_ptr<const Results> made_up_results(int rows) {
     row.layout.micro_batch = 1 + i % 5;
     row.layout.schedule.kind = row.layout.pp > 1 && i % 2 == 1 ? "interleaved" : "1f1b";
     row.layout.schedule.chunks = row.layout.schedule.kind == "interleaved" ? 2 + i / 12 : 1;
+    if (i >= 60) row.layout.recompute = {RecomputeKind::full, RecomputeMethod::uniform, 1 + i / 60, {}}; // no two alike
     row.slots.step_seconds = 1 + double(i) / std::max(1, rows) + double(noise % 1000) * 1e-6;
     row.slots.device_bytes = std::int64_t(noise % 70 + 5) * kGiB;
     results->rows.push_back(std::move(row));

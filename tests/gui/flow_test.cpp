@@ -6,6 +6,7 @@
 #include <QClipboard>
 #include <QDragEnterEvent>
 #include <QDropEvent>
+#include <QLineEdit>
 #include <QMimeData>
 #include <QPushButton>
 #include <QTest>
@@ -58,6 +59,44 @@ TEST(Flow, FilterPinUndoExport) {
   w->ask.save = [&](const QString&, const QString&, const QString&) { return QString::fromStdString(file); };
   EXPECT_TRUE(w->commands().run("file.export"));
   EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+TEST(Flow, FitsASmallScreenWhateverItSays) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(200));
+  w->session().select({0});
+  auto* box = w->findChild<QLineEdit*>();
+  for (auto* found : w->findChildren<QLineEdit*>())
+    if (found->accessibleName() == QStringLiteral("Filter expression")) box = found;
+  ASSERT_NE(box, nullptr);
+  QTest::keyClicks(box, QStringLiteral("tp <= 4 and no_such_field > 3"));
+  QTest::keyClick(box, Qt::Key_Return);
+  for (const ViewEntry& entry : views()) {
+    w->show_view(entry.id);
+    QApplication::processEvents();
+    const QSize least = w->minimumSizeHint();
+    EXPECT_LE(least.width(), 1280) << entry.id;
+    EXPECT_LE(least.height(), 720) << entry.id;
+  }
+  EXPECT_EQ(w->session().shown().size(), 200U) << "a filter that does not read changes nothing";
+}
+
+TEST(Flow, PlaysTheStepUntilEscape) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(5));
+  w->session().select({0});
+  w->show_view("topology");
+  EXPECT_TRUE(w->commands().run("step.play"));
+  ASSERT_TRUE(w.wait([&] { return w->session().moment() > 0; }));
+  const double before = w->session().moment();
+  ASSERT_TRUE(w.wait([&] { return w->session().moment() != before; }));
+  w->session().select({});
+  EXPECT_TRUE(w->commands().run("escape"));
+  EXPECT_LT(w->session().moment(), 0);
+  QTest::qWait(120);
+  EXPECT_LT(w->session().moment(), 0) << "it goes on playing";
 }
 
 TEST(Flow, CopiesACommand) {

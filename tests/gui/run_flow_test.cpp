@@ -60,7 +60,8 @@ TEST_F(RunFlow, RunsComparesAndLearns) {
   EXPECT_TRUE(run->busy());
   ASSERT_TRUE(w.wait([&] { return !run->busy(); }));
   EXPECT_FALSE(log().isEmpty()) << "what the ranks say";
-  EXPECT_GT(std::count(run->csv().begin(), run->csv().end(), '\n'), 10) << run->csv();
+  const std::string steps = run->csv();
+  EXPECT_GT(std::count(steps.begin(), steps.end(), '\n'), 10) << steps;
 
   w->show_view("measured");
   View* measured = w->view("measured");

@@ -112,7 +112,11 @@ TEST(Calibrations, AcceptedOnesCountForLaterPredictions) {
   const test::Folder folder;
   Environment environment = test::environment();
   environment.user_data = folder / "data";
-  const auto results = test::made_up_results(6);
+  Session searching(environment);
+  searching.open_study(test::small_document(), "open");
+  searching.start_search();
+  ASSERT_TRUE(test::wait_until(searching, [&] { return !searching.searching(); }));
+  const auto results = std::make_shared<const Results>(searching.results());
   const DeviceSpec& device = results->study.cluster.device;
   const Calibration preset = calibration_of(environment, device).value();
   Calibration slower = preset;

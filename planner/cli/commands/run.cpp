@@ -203,6 +203,8 @@ Result<Finished> execute(const Context& context, const RunOptions& options, cons
   } else {
     FORETRAIN_TRY(finished.code, run_child(program, arguments, {options.json, context.stop}));
   }
+  // A signal that comes before the executor watches for it ends it as any other program.
+  if (finished.code >= 1000 && context.stop && context.stop->load()) finished.code = kInterrupted;
   finished.end = end_of(finished.code);
   if (auto run = read_run(folder / kRecords); run) finished.run = std::move(*run);
   finished.message = finished.run.failure;

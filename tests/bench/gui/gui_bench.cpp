@@ -66,6 +66,27 @@ void paint(benchmark::State& state, const char* id) {
   QApplication::processEvents();
   for (auto _ : state) benchmark::DoNotOptimize(view->grab());
 }
+/// The same when everything has changed: data read anew, drawn anew.
+void paint_anew(benchmark::State& state, const char* id) {
+  Session session(test::environment());
+  session.set_waiting(true);
+  session.set_results(test::made_up_results(kMany));
+  session.select({0});
+  CommandRegistry commands;
+  const auto view = find_view(id)->make({session, commands});
+  view->resize(1200, 700);
+  view->show();
+  QApplication::processEvents();
+  for (auto _ : state) {
+    view->flush();
+    benchmark::DoNotOptimize(view->grab());
+  }
+}
+BENCHMARK_CAPTURE(paint_anew, table, "table")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint_anew, pareto, "pareto")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint_anew, parallel, "parallel")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint_anew, timeline, "timeline")->Unit(benchmark::kMillisecond);
+
 BENCHMARK_CAPTURE(paint, table, "table")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(paint, pareto, "pareto")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(paint, parallel, "parallel")->Unit(benchmark::kMillisecond);
