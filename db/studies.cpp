@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
 #include <string_view>
+#include <vector>
 
 #include "core/spec/names.h"
 #include "db/connection.h"
@@ -21,13 +27,13 @@ constexpr const char* kCandidateColumns =
     "prediction.calibration, prediction.document FROM candidate JOIN prediction ON prediction.id = (SELECT p.id FROM "
     "prediction AS p WHERE p.candidate = candidate.id ORDER BY p.detail DESC, p.id DESC LIMIT 1) ";
 
-/// The same without the documents of what only the search has seen, and without the layouts' JSON where they have a code.
-constexpr const char* kRowColumns =
-    "SELECT candidate.id, candidate.code, CASE WHEN candidate.code IS NULL THEN candidate.layout END, candidate.pareto, "
-    "prediction.engine, prediction.evidence, prediction.step_time_s, prediction.peak_device_bytes, "
-    "prediction.fullest_stage, CASE WHEN prediction.engine <> 'slots' THEN prediction.document END "
-    "FROM candidate JOIN prediction ON prediction.id = (SELECT p.id FROM prediction AS p WHERE p.candidate = candidate.id "
-    "ORDER BY p.detail DESC, p.id DESC LIMIT 1) ";
+// What a list shows, read in the order in which it lies in the file: looking each row up by its key costs several times as
+// much, and so does sorting where the rows are. `+study` keeps SQLite from going by the index of layouts.
+constexpr const char* kListedCandidates =
+    "SELECT id, code, CASE WHEN code IS NULL THEN layout END, pareto FROM candidate WHERE +study = ?1 ORDER BY id";
+constexpr const char* kListedPredictions =
+    "SELECT candidate, detail, id, engine, evidence, verdict, step_time_s, tokens_per_s_per_gpu, peak_device_bytes, "
+    "fullest_stage FROM prediction WHERE +candidate BETWEEN ?1 AND ?2";
 
 StudySummary read_summary(SQLite::Statement& row) {
   StudySummary summary;
@@ -86,22 +92,75 @@ Result<Layout> read_layout(SQLite::Statement& row, int code, int json, const std
   return layout_from(document, where);
 }
 
-Result<RankedRow> read_row(SQLite::Statement& row, const std::string& path) {
-  RankedRow result;
-  result.id = CandidateId{row.getColumn(0).getInt64()};
-  const std::string where = row_name(path, "candidate", result.id.value);
-  FORETRAIN_TRY(result.layout, read_layout(row, 1, 2, where));
-  result.pareto = row.getColumn(3).getInt() != 0;
-  FORETRAIN_TRY(result.engine, engine_from(row.getColumn(4).getText(), where));
-  result.evidence = evidence_of(row.getColumn(5).getText());
-  result.step_time = Seconds(row.getColumn(6).getDouble());
-  result.device = Bytes(row.getColumn(7).getInt64());
-  result.fullest_stage = row.getColumn(8).getInt();
-  if (row.getColumn(9).isNull()) return result;
-  FORETRAIN_TRY(const Json document, parse_json(row.getColumn(9).getString(), where));
+/// A row of the list on its way, with what it is sorted by.
+struct Listed {
+  RankedRow row;
+  int detail = -1; ///< of the prediction; -1: none yet
+  std::int64_t prediction = 0;
+  int verdict = 2; ///< those that fit first
+  double value = 0;
+};
+
+Result<std::vector<Listed>> listed_candidates(SQLite::Database& database, StudyId study, const std::string& path) {
+  std::vector<Listed> list;
+  SQLite::Statement select(database, kListedCandidates);
+  select.bind(1, study.value);
+  while (select.executeStep()) {
+    Listed entry;
+    entry.row.id = CandidateId{select.getColumn(0).getInt64()};
+    FORETRAIN_TRY(entry.row.layout, read_layout(select, 1, 2, row_name(path, "candidate", entry.row.id.value)));
+    entry.row.pareto = select.getColumn(3).getInt() != 0;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+/// What order_of sorts by, the smallest first; an unknown time as SQLite has it.
+double sort_value(SQLite::Statement& row, Objective objective) {
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  switch (objective) {
+  case Objective::step_time: return row.getColumn(6).isNull() ? -kUnknown : row.getColumn(6).getDouble();
+  case Objective::throughput:
+  case Objective::cost: return row.getColumn(7).isNull() ? kUnknown : -row.getColumn(7).getDouble();
+  case Objective::memory_headroom: return row.getColumn(8).getDouble();
+  }
+  return 0;
+}
+
+/// Puts the most detailed prediction (the newest of those) to each.
+Result<void> add_predictions(SQLite::Database& database, Objective objective, const std::string& path, std::vector<Listed>& list) {
+  if (list.empty()) return {};
+  SQLite::Statement select(database, kListedPredictions);
+  select.bind(1, list.front().row.id.value);
+  select.bind(2, list.back().row.id.value);
+  while (select.executeStep()) {
+    const std::int64_t candidate = select.getColumn(0).getInt64();
+    const auto at = std::partition_point(list.begin(), list.end(), [&](const Listed& l) { return l.row.id.value < candidate; });
+    if (at == list.end() || at->row.id.value != candidate) continue;
+    const int detail = select.getColumn(1).getInt();
+    const std::int64_t id = select.getColumn(2).getInt64();
+    if (detail < at->detail || (detail == at->detail && id < at->prediction)) continue;
+    at->detail = detail;
+    at->prediction = id;
+    FORETRAIN_TRY(at->row.engine, engine_from(select.getColumn(3).getText(), row_name(path, "candidate", candidate)));
+    at->row.evidence = evidence_of(select.getColumn(4).getText());
+    const std::string_view verdict = select.getColumn(5).getText();
+    at->verdict = verdict == id_of(Verdict::fits) ? 0 : verdict == id_of(Verdict::oom) ? 1 : 2;
+    at->row.step_time = Seconds(select.getColumn(6).getDouble());
+    at->row.device = Bytes(select.getColumn(8).getInt64());
+    at->row.fullest_stage = select.getColumn(9).getInt();
+    at->value = sort_value(select, objective);
+  }
+  return {};
+}
+
+Result<std::shared_ptr<const Prediction>> read_document(SQLite::Database& database, std::int64_t id, const std::string& where) {
+  SQLite::Statement select(database, "SELECT document FROM prediction WHERE id = ?");
+  select.bind(1, id);
+  if (!select.executeStep()) return fail(where, "its prediction is gone");
+  FORETRAIN_TRY(const Json document, parse_json(select.getColumn(0).getString(), where));
   FORETRAIN_TRY(Prediction prediction, prediction_from(document, where));
-  result.prediction = std::make_shared<const Prediction>(std::move(prediction));
-  return result;
+  return std::make_shared<const Prediction>(std::move(prediction));
 }
 
 Result<StoredCandidate> read_candidate(SQLite::Statement& row, const Study& study, const std::string& path) {
@@ -175,11 +234,27 @@ Result<std::vector<StoredCandidate>> Store::ranked(StudyId id, Objective objecti
 
 Result<void> Store::each_ranked(StudyId id, Objective objective, const std::function<bool(RankedRow)>& take) const {
   return guarded(connection_->path, [&]() -> Result<void> {
-    SQLite::Statement select(connection_->database, std::string(kRowColumns) + "WHERE candidate.study = ?" + rank_order(objective));
-    select.bind(1, id.value);
-    while (select.executeStep()) {
-      FORETRAIN_TRY(RankedRow row, read_row(select, connection_->path));
-      if (!take(std::move(row))) break;
+    SQLite::Database& database = connection_->database;
+    // Both tables are read as they are at one moment.
+    SQLite::Transaction moment(database);
+    FORETRAIN_TRY(std::vector<Listed> list, listed_candidates(database, id, connection_->path));
+    if (auto added = add_predictions(database, objective, connection_->path, list); !added) return added;
+    std::erase_if(list, [](const Listed& entry) { return entry.detail < 0; });
+    std::vector<std::uint32_t> order(list.size());
+    std::iota(order.begin(), order.end(), 0U);
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      const Listed& x = list[a];
+      const Listed& y = list[b];
+      if (x.verdict != y.verdict) return x.verdict < y.verdict;
+      return x.value != y.value ? x.value < y.value : a < b;
+    });
+    for (const std::uint32_t at : order) {
+      Listed& entry = list[at];
+      if (entry.row.engine != Engine::slots) {
+        FORETRAIN_TRY(entry.row.prediction,
+                      read_document(database, entry.prediction, row_name(connection_->path, "candidate", entry.row.id.value)));
+      }
+      if (!take(std::move(entry.row))) break;
     }
     return {};
   });
