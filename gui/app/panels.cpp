@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/app/panels.h"
 
+#include <algorithm>
+
 #include <QAbstractItemView>
 #include <QCommandLinkButton>
 #include <QCompleter>
@@ -87,7 +89,10 @@ void FilterBar::apply() {
   const auto set = session_.set_chip({Chip::Kind::expression, "", box_->text().trimmed().toStdString()});
   error_->setVisible(!set.has_value());
   box_->setStyleSheet(set ? QString() : QStringLiteral("QLineEdit { border: 1px solid %1; }").arg(theme_->bad.name()));
-  if (!set) error_->setText(QString::fromStdString(to_string(set.error()) + " – the filter before still holds"));
+  if (set) return;
+  const QString why = QString::fromStdString(to_string(set.error()));
+  error_->setToolTip(why);
+  error_->setText(fontMetrics().elidedText(why, Qt::ElideRight, std::max(300, width() * 3 / 2)) + QStringLiteral(" – the filter before still holds"));
 }
 
 void FilterBar::complete() {
@@ -170,7 +175,7 @@ void DetailsPanel::refresh() {
     else if (line.name == "layout" || line.name == "note" || line.name.empty())
       html += QStringLiteral("<tr><td colspan='2'>%1</td></tr>").arg(value);
     else
-      html += QStringLiteral("<tr><td style='color:%1'>%2</td><td align='right' style='white-space:nowrap'>%3</td></tr>").arg(muted, name, value);
+      html += QStringLiteral("<tr><td style='color:%1'>%2</td><td align='right'>%3</td></tr>").arg(muted, name, value);
   }
   text_->setHtml(html + QStringLiteral("</table>"));
 }

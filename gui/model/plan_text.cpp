@@ -69,10 +69,10 @@ void add_prediction(const Prediction& prediction, std::vector<DetailLine>& lines
   lines.push_back({"What it rests on", "", ""});
   lines.push_back({"engine", std::string(id_of(prediction.engine)), ""});
   lines.push_back({"evidence", std::string(id_of(prediction.evidence)), "the weakest of the figures in it"});
-  lines.push_back({"80 % interval of the time", fmt::format("{} … {}", short_seconds(prediction.step_time_interval[0].value),
-                                                            short_seconds(prediction.step_time_interval[1].value)), ""});
-  lines.push_back({"of the memory", fmt::format("{} … {}", short_bytes(double(prediction.memory_interval[0].value)),
-                                   short_bytes(double(prediction.memory_interval[1].value))), ""});
+  lines.push_back({"80 % interval", fmt::format("{} … {}", short_seconds(prediction.step_time_interval[0].value),
+                                             short_seconds(prediction.step_time_interval[1].value)), "in four of five cases it is in here"});
+  lines.push_back({"of the memory", fmt::format("{} … {} GiB", short_number(double(prediction.memory_interval[0].value) / double(kGiB)),
+                                               short_number(double(prediction.memory_interval[1].value) / double(kGiB))), ""});
   for (const std::string& note : prediction.notes) lines.push_back({"note", note, ""});
 }
 

@@ -88,6 +88,7 @@ public:
   void paint_to(QPaintDevice& device, QSize size) override {
     resize(size);
     flush();
+    if (ready_) leave_room(size.height());
     chart_->paint_to(device, size);
   }
   [[nodiscard]] std::string csv() override {
@@ -105,6 +106,10 @@ public:
   }
 
 protected:
+  void resizeEvent(QResizeEvent* event) override {
+    View::resizeEvent(event);
+    if (ready_) leave_room(chart_->height());
+  }
   void refresh(Changes changes) override {
     if ((changes & kMomentChanged) != 0) show_load();
     if ((changes & (kSelectionChanged | kRowsChanged | kDetailChanged)) == 0) return;
@@ -128,7 +133,8 @@ protected:
       AxisLook down = axis;
       down.reversed = true;
       chart_->set_axes(axis, down);
-      chart_->set_extent(-0.05, columns_ + 0.05, -0.05, lines + 0.15);
+      lines_ = lines;
+      leave_room(chart_->height());
     }
     const auto detail = ready_ ? session().detail(row) : nullptr;
     traffic_ = detail && detail->simulation ? Traffic(*detail->simulation, mesh_) : Traffic();
@@ -139,6 +145,16 @@ protected:
   }
 
 private:
+  /// Below the nodes, for the lines that tell the groups apart.
+  void leave_room(int height) {
+    int texts = 1;
+    for (const Group group : kGroupsShown) texts += mesh_.size(group) > 1 ? 1 : 0;
+    const double pixels = texts * fontMetrics().height();
+    const double share = std::min(0.5, pixels / std::max(1.0, double(height) - 24));
+    chart_->set_extent(-0.05, columns_ + 0.05, -0.05, lines_ / (1 - share));
+    chart_->redraw();
+  }
+
   [[nodiscard]] QColor tier_color(int tier) const { return theme().series[tier == 0 ? 2 : tier == 1 ? 1 : 6]; }
 
   /// How many devices' links are in use: now while the step plays, else over the step.
@@ -149,11 +165,12 @@ private:
     const auto& tiers = session().results().study.cluster.tiers;
     for (int tier = 0; traffic_.end() > 0 && tier < traffic_.tiers() && tier < static_cast<int>(tiers.size()); ++tier) {
       const double share = now >= 0 ? traffic_.share(tier, now) : traffic_.average(tier);
-      text += QStringLiteral("<span style='color:%1'>■</span> links of tier “%2” in use by %3 % of the devices &nbsp; ")
+      text += QStringLiteral("<span style='color:%1'>■</span> %2 links: %3 % of devices &nbsp; ")
                   .arg(tier_color(tier).name(), QString::fromStdString(tiers[static_cast<std::size_t>(tier)].name).toHtmlEscaped())
                   .arg(share * 100, 0, 'f', 0);
     }
-    if (!text.isEmpty()) text += now >= 0 ? QStringLiteral("at %1").arg(text_of(short_seconds(now))) : QStringLiteral("on average over the step");
+    if (!text.isEmpty()) text += now >= 0 ? QStringLiteral("at %1").arg(text_of(short_seconds(now))) : QStringLiteral("on average");
+    load_->setToolTip(QStringLiteral("Devices whose links of a tier carry something: now while the step plays, else averaged over the step"));
     load_->setText(text);
     chart_->redraw_highlights();
   }
@@ -278,6 +295,7 @@ private:
   int nodes_ = 0;
   int drawn_ = 0;
   int columns_ = 1;
+  int lines_ = 1; ///< of nodes
   int cell_columns_ = 1;
   int rank_ = 0;
   int hover_ = -1;
