@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/program/ranks.h"
 #include "db/store.h"
+#include "planner/compare.h"
 #include "planner/explain.h"
 #include "planner/search.h"
 
@@ -26,20 +27,13 @@ std::string_view text_of(RunStatus status) {
   return "";
 }
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 void add_figures(const std::vector<RunFigure>& figures, MeasuredRun& run) {
   std::vector<double> steps;
   for (const RunFigure& figure : figures) {
-    if (figure.item == "step_time") steps.push_back(figure.value);
+    if (figure.item == "step_time" && !figure.rank) steps.push_back(figure.value);
     if (figure.item == "peak_allocated") run.measured_bytes = std::max(run.measured_bytes.value_or(0), figure.value);
   }
-  run.measured_seconds = median(std::move(steps));
+  if (!steps.empty()) run.measured_seconds = median_of(std::move(steps));
 }
 
 void add_prediction(const Prediction& prediction, MeasuredRun& run) {
