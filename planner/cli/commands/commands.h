@@ -114,12 +114,9 @@ struct CalibrateOptions {
   std::string cluster = "cpu-host"; ///< whose device is measured, with as many ranks at once as it has
   std::string out;                  ///< file; empty: the user's calibrations
   std::string work;                 ///< folder of the probes, from which an interrupted calibration goes on
-<<<<<<< HEAD
   int steps = 8; ///< of each probe; the first two are not measured
-=======
   std::string runs;                 ///< database file: learn from its runs instead of measuring
   std::vector<std::int64_t> of_runs; ///< numbers of these; empty: all that ended well
->>>>>>> fe46034 (Show the best so far while a search runs; list stored candidates without their documents; act on plans from the desktop)
   bool quick = false;
   bool json = false;
 };
