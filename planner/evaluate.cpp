@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <numeric>
+#include <optional>
 
 #include "core/base/check.h"
 #include "core/base/text.h"
@@ -12,7 +13,9 @@
 #include "core/program/schedules/schedule.h"
 #include "core/program/stages.h"
 #include "planner/finish.h"
+#include "planner/slot_costs.h"
 #include "planner/stage_cache.h"
+#include "planner/stragglers.h"
 #include "simulator/launches.h"
 #include "simulator/slot_memory.h"
 #include "simulator/slots.h"
@@ -29,22 +32,6 @@ struct Evaluator::Shared {
 };
 
 namespace {
-
-/// Mean of the largest of n independent standard normal deviations; log-linear between tabulated n (docs/formulas.md,
-/// "Stragglers").
-double expected_maximum(int ranks) {
-  struct Point {
-    double n, value;
-  };
-  constexpr Point kPoints[] = {{1, 0}, {8, 1.42}, {64, 2.34}, {512, 3.04}, {1024, 3.25}, {4096, 3.63}, {16384, 3.97}};
-  const double n = ranks;
-  for (std::size_t i = 1; i < std::size(kPoints); ++i)
-    if (n <= kPoints[i].n) {
-      const double share = std::log(n / kPoints[i - 1].n) / std::log(kPoints[i].n / kPoints[i - 1].n);
-      return kPoints[i - 1].value + share * (kPoints[i].value - kPoints[i - 1].value);
-    }
-  return kPoints[std::size(kPoints) - 1].value;
-}
 
 /// Equal but for what is recomputed.
 bool same_setting(const Layout& a, const Layout& b) {
@@ -64,6 +51,7 @@ struct Evaluator::Worker::Data {
   struct Lane {
     std::vector<ChunkProfile> profiles; ///< by kind of chunk
     SlotCosts costs;
+    std::vector<double> reduction; ///< per stage: by how much gradient reductions outlast its slots and slow them
     Evidence evidence = Evidence::measured;
   };
   std::shared_ptr<const Shared> shared;
@@ -81,7 +69,10 @@ struct Evaluator::Worker::Data {
   std::vector<std::uint32_t> kinds; ///< of chunk stage * chunks + index
   std::vector<int> kind_depths;     ///< of one chunk of each kind
   Bytes boundary;
+  bool remembers = false;           ///< the order tells slots apart by what ran before them
+  std::vector<Load> transfers;      ///< from each stage to the next
   std::vector<double> p2p;
+  std::vector<double> crowded;
   std::vector<int> layers;
   double fragmentation = 0;
   const SteadyOrder* steady = nullptr;
@@ -117,23 +108,41 @@ struct Evaluator::Worker::Data {
     const bool repeats = shared->study.uniform && std::all_of(layers.begin(), layers.end(), [&](int count) { return count == layers.front(); });
     for (int stage = 0; stage < shape.stages; ++stage)
       states.push_back(repeats && stage >= 2 && stage < shape.stages - 1 ? states.back() : &cache.state(stage));
-    p2p.clear();
-    if (shape.stages > 1)
-      for (int stage = 0; stage < shape.stages; ++stage) p2p.push_back(boundary_seconds(stage));
+    price_transfers();
     fragmentation = fragmentation_share(shared->study.model, shared->study.job, shared->study.semantics, setting);
-    steady = &shared->steady.get(*schedule, shape, blocking);
+    // Collectives in every micro-batch run on into the next slot; one stage alone has but one order of slots.
+    remembers = shape.stages > 1 && (setting.sharding.kind == ShardingKind::gradients || setting.sharding.kind == ShardingKind::parameters);
+    steady = &shared->steady.get(*schedule, shape, blocking, remembers);
     memory_order = &shared->orders.get(*schedule, steady->shape, blocking);
     has_setting = true;
   }
 
-  /// One transfer from `stage` to the next (the last: to the first), over the highest tier that any rank crosses.
-  [[nodiscard]] double boundary_seconds(int stage) {
+  /// Transfers between stages.
+  void price_transfers() {
+    transfers.clear();
+    p2p.clear();
+    crowded.clear();
+    std::array<std::optional<double>, kTiers> alone_twice; // two at once through one port
+    for (int stage = 0; shape.stages > 1 && stage < shape.stages; ++stage) {
+      const int tier = boundary_tier(stage);
+      Load load = load_of(shared->study.cost.transfer_wire(tier, boundary), shared->study.cost);
+      std::optional<double>& twice = alone_twice[static_cast<std::size_t>(tier)];
+      if (!twice) twice = beside_transfer(load, load);
+      p2p.push_back(load.duration());
+      crowded.push_back(*twice);
+      load.interference = shared->study.cost.transfer_interference();
+      transfers.push_back(load);
+    }
+  }
+
+  /// The highest tier that any rank crosses from `stage` to the next (the last: to the first).
+  [[nodiscard]] int boundary_tier(int stage) {
     const Mesh& mesh = cache.mesh_of(setting);
     const int next = (stage + 1) % shape.stages;
     int tier = 0;
     for (const int rank : {mesh.on_stage(0, stage), mesh.on_stage(mesh.world() - 1, stage)})
       tier = std::max(tier, mesh.tier_between(rank, mesh.on_stage(rank, next)));
-    return shared->study.cost.transfer(tier, boundary).seconds;
+    return tier;
   }
 
   /// Profiles of all chunks under one recomputation, and the costs of their slots.
@@ -147,61 +156,49 @@ struct Evaluator::Worker::Data {
     }
     const Pass last = split() ? Pass::weight : Pass::backward;
     SlotCosts& costs = lane.costs;
-    for (auto* list : {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
-      list->resize(kinds.size());
-    for (std::size_t at = 0; at < kinds.size(); ++at) {
-      const ChunkProfile& chunk = lane.profiles[kinds[at]];
-      costs.forward[at] = chunk.at(Pass::forward, Turn::middle).seconds;
-      costs.first_forward[at] = chunk.at(Pass::forward, Turn::first).seconds - costs.forward[at];
-      costs.backward[at] = chunk.at(Pass::backward, Turn::middle).seconds;
-      costs.input[at] = chunk.at(Pass::input, Turn::middle).seconds;
-      costs.weight[at] = chunk.at(Pass::weight, Turn::middle).seconds;
-      costs.last_backward[at] = chunk.at(last, Turn::last).seconds - chunk.at(last, Turn::middle).seconds;
-    }
+    StepSlots slots{lane.profiles, kinds, costs};
+    fill_slots(slots, last);
+    fill_after(slots);
+    costs.start.resize(states.size());
     costs.tail.resize(states.size());
-    // The first chunk's backward is the stage's last slot: what its reduction outlasts it by delays the step's end.
-    for (std::size_t stage = 0; stage < states.size(); ++stage)
-      costs.tail[stage] = lane.profiles[kinds[stage * static_cast<std::size_t>(shape.chunks)]].at(last, Turn::last).outstanding;
+    queue_reductions(slots, shape, last, lane.reduction);
+    for (std::size_t stage = 0; stage < states.size(); ++stage) {
+      costs.start[stage] = lane.profiles[kinds[stage * static_cast<std::size_t>(shape.chunks)]].ahead;
+      costs.tail[stage] = lane.reduction[stage] + states[stage]->step_before;
+      const auto behind = costs.behind.begin() + static_cast<std::ptrdiff_t>(stage) * shape.chunks;
+      lane.reduction[stage] = std::accumulate(behind, behind + shape.chunks, lane.reduction[stage]);
+    }
     costs.p2p = p2p;
+    costs.crowded = crowded;
+    for (auto* list : {&costs.forward_hold, &costs.backward_hold, &costs.gradient_p2p}) list->clear();
+    if (!blocking && shape.stages > 1) go_beside(slots, shape, transfers, split() ? Pass::input : Pass::backward);
   }
 
-  /// Seconds that the busiest stage computes, its host's waits among them, over the whole step: what straggles. Transfers
-  /// inside slots do not.
-  [[nodiscard]] double working(const Lane& lane) const {
-    const auto seconds = [](const SlotTimeOf& slot) {
-      return slot.parts[static_cast<std::size_t>(TimePart::compute)].value + slot.parts[static_cast<std::size_t>(TimePart::host)].value;
-    };
+  /// Seconds that the busiest stage computes, its host's waits among them, over the whole step: what straggles.
+  [[nodiscard]] double busiest(const Lane& lane) const {
+    std::vector<double> of_kind;
+    for (const ChunkProfile& chunk : lane.profiles) of_kind.push_back(working(chunk, shape.micro_batches));
     const auto per_stage = static_cast<std::size_t>(shape.chunks);
-    const Pass last = split() ? Pass::weight : Pass::backward;
     double most = 0;
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
-      double stage_seconds = 0;
-      for (std::size_t at = stage * per_stage; at < (stage + 1) * per_stage; ++at) {
-        const ChunkProfile& chunk = lane.profiles[kinds[at]];
-        for (const Pass pass : {Pass::forward, Pass::backward, Pass::input, Pass::weight})
-          stage_seconds += shape.micro_batches * seconds(chunk.at(pass, Turn::middle));
-        stage_seconds += seconds(chunk.at(Pass::forward, Turn::first)) - seconds(chunk.at(Pass::forward, Turn::middle)) +
-                         seconds(chunk.at(last, Turn::last)) - seconds(chunk.at(last, Turn::middle));
-      }
-      most = std::max(most, stage_seconds);
+      double seconds = states[stage]->step_compute;
+      for (std::size_t at = stage * per_stage; at < (stage + 1) * per_stage; ++at) seconds += of_kind[kinds[at]];
+      most = std::max(most, seconds);
     }
     return most;
   }
 
-  /// Memory of a chunk's slot with the boundary tensors that are held beside it: its own input, and, where transfers
-  /// overlap, the next input and the output still on its way. Never below the op-level peak; above it by two boundary
-  /// tensors at most.
-  [[nodiscard]] SlotMemory slot_of(const ChunkProfile& chunk, Pass pass, Turn turn, Bytes in, Bytes out) const {
+  /// Memory of a chunk's slot with its own input; what else is in flight beside it, the order knows.
+  [[nodiscard]] static SlotMemory slot_of(const ChunkProfile& chunk, Pass pass, Turn turn, Bytes in, Bytes out) {
     const Block::Memory& m = chunk.at(pass, turn).memory;
-    const Bytes zero(0);
-    const Bytes beside = shape.stages > 1 && !blocking ? boundary * 2 : zero;
-    const Bytes inside = in + std::max(m.peak, m.net + (blocking && shape.stages > 1 ? boundary : zero)) + beside;
-    return {in + m.net - out, std::max(inside, std::max(zero, in + m.net - out))};
+    const Bytes net = in + m.net - out;
+    return {net, std::max({Bytes(0), net, in + m.net, in + m.peak}), in + m.net};
   }
 
   void fill_memories(const Lane& lane) {
     const int depths = shape.stages * shape.chunks;
     const Bytes zero(0);
+    memories.boundary = boundary;
     for (auto* list : {&memories.forward, &memories.backward, &memories.input, &memories.weight, &memories.first_forward, &memories.last_backward})
       list->resize(kinds.size());
     for (std::size_t at = 0; at < kinds.size(); ++at) {
@@ -237,7 +234,7 @@ struct Evaluator::Worker::Data {
 
   [[nodiscard]] double step_tail() const {
     double tail = 0;
-    for (const StageState* state : states) tail = std::max(tail, state->step_seconds);
+    for (const StageState* state : states) tail = std::max(tail, state->step_seconds - state->step_before);
     return tail;
   }
 
@@ -252,7 +249,7 @@ struct Evaluator::Worker::Data {
       Evaluation& evaluation = into[i];
       evaluation = {};
       evaluation.evidence = lanes[i].evidence;
-      evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * working(lanes[i]);
+      evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i]);
       fill_memories(lanes[i]);
       for (std::size_t stage = 0; stage < states.size(); ++stage) {
         const std::int64_t bytes = device_bytes(stage).value;
@@ -335,7 +332,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   d.set(layout);
   Worker::Data::Lane& lane = d.lanes[0];
   d.fill(lane, layout.recompute);
-  const SlotOrder& order = shared_->orders.get(*d.schedule, d.shape, d.blocking);
+  const SlotOrder& order = shared_->orders.get(*d.schedule, d.shape, d.blocking, d.remembers);
   SlotWorkspace workspace;
   SlotResult result;
   replay_slots(order, lane.costs, workspace, result);
@@ -346,10 +343,10 @@ Prediction Evaluator::predict(const Layout& layout) const {
   // The busiest stage is the critical path; what it waits for is transfers (seen by replaying without them) or bubble.
   const auto busiest = static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
   const double makespan = result.makespan;
-  const double busy = result.busy[busiest];
-  const double waiting_for_stragglers = straggling(d.working(lane));
   SlotCosts still = lane.costs;
   std::fill(still.p2p.begin(), still.p2p.end(), 0);
+  still.crowded.clear();
+  still.gradient_p2p.clear();
   SlotResult without;
   replay_slots(order, still, workspace, without);
   const auto add = [&prediction](TimePart part, double seconds) { prediction.time[static_cast<std::size_t>(part)] += Seconds(seconds); };
@@ -372,17 +369,19 @@ Prediction Evaluator::predict(const Layout& layout) const {
       pass(Pass::backward);
     }
   }
-  prediction.step_time = Seconds(makespan + d.step_tail() + d.host_step() + waiting_for_stragglers);
-  const double waiting = makespan - busy;
-  const double transfers = std::clamp(makespan - without.makespan, 0.0, waiting);
-  const double reduction = std::clamp(lane.costs.tail[busiest], 0.0, waiting - transfers);
+  for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), d.states[busiest]->step_parts[p].value);
+  double booked = 0;
+  for (const Seconds seconds : prediction.time) booked += seconds.value;
+  const double waiting = makespan + d.step_tail() - booked;
+  const double transfers = std::clamp(makespan - without.makespan, 0.0, std::max(0.0, waiting));
+  const double reduction = std::min(lane.reduction[busiest], waiting - transfers); // below zero: slots beside fewer transfers
   add(TimePart::pp, transfers);
   add(TimePart::dp, reduction);
   add(TimePart::bubble, waiting - transfers - reduction);
-  const auto slowest = std::max_element(d.states.begin(), d.states.end(), [](const StageState* a, const StageState* b) { return a->step_seconds < b->step_seconds; });
-  for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), (*slowest)->step_parts[p].value);
-  add(TimePart::other, waiting_for_stragglers);
+  const double late = straggling(d.busiest(lane));
+  add(TimePart::other, late);
   add(TimePart::host, d.host_step());
+  prediction.step_time = Seconds(makespan + d.step_tail() + d.host_step() + late);
   prediction.evidence = lane.evidence;
 
   Plan plan{study.model, study.cluster, study.job, layout};

@@ -11,6 +11,7 @@
 #include "core/spec/intervals.h"
 #include "planner/finish.h"
 #include "planner/rules/rule.h"
+#include "planner/slot_bound.h"
 #include "simulator/pool.h"
 #include "simulator/launches.h"
 #include "simulator/replay.h"
@@ -110,6 +111,12 @@ SimulationRequest request_of(const Plan& plan, const std::string& data, std::int
   request.plan = plan;
   request.data = data;
   return request;
+}
+
+/// Whether ops can be quicker than the best when slots are not: by the bound between the two for such a layout.
+bool may_beat(const Candidate& candidate, double best, const Semantics& semantics) {
+  const double bound = slot_op_bound(slot_family(candidate.layout, semantics));
+  return candidate.slots.step_seconds * (1 - bound) <= best;
 }
 
 bool stopped(const SearchOptions& options) { return options.stop && options.stop->load(std::memory_order_relaxed); }
@@ -254,7 +261,7 @@ Result<void> refine(const Study& study, const Semantics& semantics, const Filter
   Admitted queue(study, filter, evaluator, options, result.kept);
   while (const auto next = queue.peek()) {
     const bool widen = options.refine && tried > 0 && study.objective != Objective::memory_headroom &&
-                       result.kept[*next].slots.step_seconds <= best * (1 + kSlotOpBound) && tried < 2 * wanted;
+                       tried < 2 * wanted && may_beat(result.kept[*next], best, semantics);
     if (stopped(options) || (tried >= enough && !widen)) break;
     const std::vector<std::size_t> batch = queue.take(static_cast<std::size_t>(std::max(8, options.jobs * 4)));
     if (!options.refine) {

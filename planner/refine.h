@@ -32,7 +32,4 @@ inline constexpr int kMostSimulated = 16'384;
                                               const std::string& worker, const std::string& data,
                                               const std::atomic<bool>* stop);
 
-/// Target for the relative difference between slot and op replay of one plan. Not met everywhere: see the sampled test.
-inline constexpr double kSlotOpBound = 0.01;
-
 } // namespace foretrain

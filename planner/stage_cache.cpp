@@ -181,6 +181,7 @@ std::size_t StageCache::sort_chunks(std::vector<std::uint32_t>& kinds) {
     }
     kinds[static_cast<std::size_t>(depth % stages * chunks + depth / stages)] = static_cast<std::uint32_t>(index - 1);
   }
+  known_.assign(kinds_.size(), {});
   return kinds_.size();
 }
 
@@ -241,6 +242,11 @@ Role& StageCache::role_of(const LayoutView& view, const Kind& kind, const Runs& 
 }
 
 void StageCache::profile(std::size_t kind, const RecomputeChoice& recompute, ChunkProfile& into) {
+  const bool apart = span_of(recompute) > 1;
+  if (apart) apart_ = {};
+  else if (recompute.kind == RecomputeKind::selective && !known_[kind].has_last && !known_[kind].profiled) profile(kind, {}, into);
+  if (recompute.kind == RecomputeKind::none) known_[kind].profiled = true;
+  known_[kind].use_last = recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::selective;
   const Runs& runs = runs_of(view_, kinds_[kind], recompute);
   Role& role = role_of(view_, kinds_[kind], runs, span_of(recompute));
   Chunk& chunk = role.chunks.front();
@@ -252,10 +258,10 @@ void StageCache::profile(std::size_t kind, const RecomputeChoice& recompute, Chu
     const TimedBlock& timed = block_of(*base_, view_, run.block, recompute);
     chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
     scratch_.blocks.push_back(timed.memory);
-    scratch_times_.push_back(timed.times);
+    scratch_times_.push_back(&timed.times);
     for (const BlockTime& time : timed.times) into.evidence = std::max(into.evidence, time.evidence);
   }
-  fill_chunk_profile(scratch_, role, chunk, scratch_times_, study_.cost, study_.host, into);
+  fill_chunk_profile(scratch_, role, chunk, scratch_times_, study_.cost, study_.host, into, apart ? apart_ : known_[kind]);
 }
 
 Bytes StageCache::least_retained(int stage) {
@@ -343,9 +349,13 @@ StageState StageCache::build_state(const LayoutView& view, int stage) {
   StageState state;
   for (const Persistent& entry : role.persistent) state.persistent += entry.bytes;
   for (const Bytes peak : role.step_peak) state.step_peak = std::max(state.step_peak, peak);
+  bool meets = false;
   for (const Op& op : role.step) {
     const Cost cost = op_cost(op, program.mesh, study_.cost, study_.host);
     if (cost.seconds > 0) state.evidence = std::max(state.evidence, cost.evidence);
+    meets = meets || (op.kind == OpKind::collective && op.group == Group::world);
+    if (!meets) state.step_before += cost.seconds;
+    if (op.stream == Stream::compute) state.step_compute += cost.seconds;
     state.step_seconds += cost.seconds;
     state.step_parts[static_cast<std::size_t>(op.part)] += Seconds(cost.seconds);
   }

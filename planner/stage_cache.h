@@ -50,6 +50,8 @@ struct StageState {
   Bytes outside;
   Bytes step_peak;
   double step_seconds = 0;
+  double step_before = 0;  ///< of them, those before all ranks meet (the norm of gradients, which is summed over all)
+  double step_compute = 0; ///< seconds of its compute stream
   TimeParts step_parts{};
   Evidence evidence = Evidence::measured;
 };
@@ -141,6 +143,8 @@ private:
   Base* base_ = nullptr; ///< of view_
   std::int32_t data_ = -1;
   std::vector<Kind> kinds_; ///< of view_
+  std::vector<KnownSlots> known_; ///< of each kind
+  KnownSlots apart_;              ///< of a chunk cut into other blocks than without recomputation
   Program scratch_; ///< what a chunk's profile reads of a program
   BlockTimes scratch_times_;
   LongKey scratch_key_;

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "core/program/program.h"
 #include "core/spec/prediction.h"
 #include "simulator/cost.h"
+#include "simulator/rank_streams.h"
+#include "simulator/slot_order.h"
 
 namespace foretrain {
 
@@ -13,9 +16,13 @@ struct BlockTime {
   double seconds = 0;
   double pad = 0; ///< of these, after the last kernel: the host has not launched it sooner
   TimeParts parts{};
+  double compute = 0; ///< seconds of its compute stream, undisturbed
+  std::vector<Work> work; ///< its stretches in order, as others beside it see them: `seconds` less `pad`
   Evidence evidence = Evidence::measured;
-  bool operator==(const BlockTime&) const = default;
 };
+
+/// Times of every block of a program, by pass (`slot_pass`); they outlive this list.
+using BlockTimes = std::vector<const std::array<BlockTime, kPasses>*>;
 
 /// Host time that a block's launches need at least: kernels cannot go faster than they are issued.
 struct HostFloor {
@@ -24,7 +31,8 @@ struct HostFloor {
 };
 
 /// Runs the ops of one pass on their streams: ops of a stream in order, each after the buffers it waits for; compute
-/// slows down while a transfer runs beside it and the other way round (CostModel::interference, transfer_rate).
+/// slows down while a transfer runs beside it and the other way round (CostModel::interference, transfer_rate), and
+/// transfers beside each other share the rank's ports.
 [[nodiscard]] BlockTime block_time(const Block& block, Pass pass, const Mesh& mesh, const CostModel& cost,
                                    const HostFloor& host);
 

@@ -273,7 +273,9 @@ Wire CostModel::wire(Collective kind, const GroupShape& shape, DType dtype, Byte
   Wire wire;
   if (shape.size <= 1 || bytes.value <= 0) return wire;
   const auto amount = static_cast<double>(bytes.value);
-  const double total = collective(kind, shape, dtype, bytes, rounds, network_share).seconds;
+  const Cost cost = collective(kind, shape, dtype, bytes, rounds, network_share);
+  const double total = cost.seconds;
+  wire.evidence = cost.evidence;
   constexpr double kMostLatency = 0.95; // some of the duration must move bytes
   wire.latency =
       std::min(kMostLatency * total, collective(kind, shape, dtype, Bytes(1), rounds, network_share).seconds);
@@ -316,6 +318,11 @@ Wire CostModel::transfer_wire(int tier, Bytes bytes) const {
   wire.seconds = transfer(tier, bytes).seconds - wire.latency;
   wire.bytes_per_rank[index(tier)] = static_cast<double>(bytes.value);
   return wire;
+}
+
+double CostModel::port_rate(int tier) const {
+  const FabricModel& fabric = tier == 0 ? calibration_.inner : calibration_.network;
+  return tier_bandwidth(tier) * std::max({fabric.efficiency, fabric.all_to_all, fabric.point_to_point});
 }
 
 double CostModel::interference(const GroupShape& shape) const {

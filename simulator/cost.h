@@ -35,6 +35,7 @@ struct Wire {
   double latency = 0;
   double seconds = 0;
   std::array<double, kTiers> bytes_per_rank{};
+  Evidence evidence = Evidence::measured; ///< of the duration
   /// Rate in B/s that keeps a flow of this tier at its undisturbed duration; 0 when it sends nothing.
   [[nodiscard]] double rate_cap(int tier) const {
     const double bytes = bytes_per_rank[static_cast<std::size_t>(tier)];
@@ -78,6 +79,8 @@ public:
   /// Bandwidth in B/s of one rank's port towards this tier, background load and oversubscription taken off.
   [[nodiscard]] double tier_bandwidth(int tier) const { return tiers_[index(tier)].bandwidth; }
   [[nodiscard]] int tiers() const { return tier_count_; }
+  /// The best share of a rank's port towards this tier that any transfer reaches, in B/s.
+  [[nodiscard]] double port_rate(int tier) const;
   /// Bytes per second that streaming kernels reach.
   [[nodiscard]] double memory_bandwidth() const { return memory_bandwidth_; }
   [[nodiscard]] const Calibration& calibration() const { return calibration_; }

@@ -31,13 +31,8 @@ TierRates tier_rates(const Script& script) {
 
 TierRates tier_rates(const CostModel& cost, const Script& script) {
   TierRates rates = tier_rates(script);
-  const auto share = [](const FabricModel& fabric) {
-    return std::max({fabric.efficiency, fabric.all_to_all, fabric.point_to_point});
-  };
-  for (int tier = 0; tier < std::min(cost.tiers(), kTiers); ++tier) {
-    const FabricModel& fabric = tier == 0 ? cost.calibration().inner : cost.calibration().network;
-    rates[index(tier)] = std::max(rates[index(tier)], cost.tier_bandwidth(tier) * share(fabric));
-  }
+  for (int tier = 0; tier < std::min(cost.tiers(), kTiers); ++tier)
+    rates[index(tier)] = std::max(rates[index(tier)], cost.port_rate(tier));
   return rates;
 }
 

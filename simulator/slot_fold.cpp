@@ -83,7 +83,16 @@ private:
 struct Visit {
   std::uint32_t slot = 0;
   std::uint32_t kind = 0;
+  InFlight in_flight;
 };
+
+/// Slots with equal memory: what ran before one does not matter.
+std::uint32_t memory_kind(const SlotOrder& order, std::uint32_t kind, InFlight in_flight) {
+  constexpr std::uint32_t kMost = 8; ///< more than a batch ever holds
+  const StepKind& step = order.kinds[kind];
+  const std::uint32_t slot = static_cast<std::uint32_t>(step.source) * static_cast<std::uint32_t>(order.shape.chunks) + step.chunk;
+  return (slot * kMost + in_flight.beside) * kMost + in_flight.after;
+}
 
 std::vector<Visit> cut_loops(const SlotOrder& order, std::size_t stage) {
   const std::size_t chunks = static_cast<std::size_t>(order.shape.chunks);
@@ -95,8 +104,9 @@ std::vector<Visit> cut_loops(const SlotOrder& order, std::size_t stage) {
   const std::uint32_t slots = order.offset[stage + 1] - order.offset[stage];
   for (std::uint32_t slot = 0; slot < slots; ++slot) {
     const std::uint32_t kind = order.kind[order.step_of[order.offset[stage] + slot]];
-    const bool fresh = seen.insert(state, kind);
-    kept.push_back({slot, kind});
+    const InFlight in_flight = order.in_flight[order.offset[stage] + slot];
+    const bool fresh = seen.insert(state, memory_kind(order, kind, in_flight));
+    kept.push_back({slot, kind, in_flight});
     state.apply(order.kinds[kind]);
     if (fresh) {
       trail.clear();
@@ -122,6 +132,7 @@ void make_fold(SlotOrder& order) {
     for (const Visit& visit : cut_loops(order, stage)) {
       order.fold_slot.push_back(visit.slot);
       order.fold_kind.push_back(visit.kind);
+      order.fold_in_flight.push_back(visit.in_flight);
     }
     order.fold_offset.push_back(static_cast<std::uint32_t>(order.fold_slot.size()));
   }

@@ -1,5 +1,7 @@
 #include "simulator/slot_memory.h"
 
+#include <algorithm>
+
 #include "core/base/check.h"
 
 namespace foretrain {
@@ -64,13 +66,17 @@ private:
 /// Folds slots in order; the first one that reaches the peak is kept.
 class Fold {
 public:
-  void visit(const SlotMemory& memory, std::size_t slot) {
-    if (level_ + memory.peak > peak_.bytes) peak_ = {level_ + memory.peak, slot};
+  explicit Fold(Bytes boundary) : boundary_(boundary) {}
+  void visit(const SlotMemory& memory, InFlight in_flight, std::size_t slot) {
+    const Bytes beside = level_ + boundary_ * in_flight.beside;
+    const Bytes highest = beside + std::max(memory.peak, memory.end + boundary_ * in_flight.after);
+    if (highest > peak_.bytes) peak_ = {highest, slot};
     level_ = level_ + memory.net;
   }
   const SlotPeak& peak() const { return peak_; }
 
 private:
+  Bytes boundary_;
   Bytes level_;
   SlotPeak peak_;
 };
@@ -80,17 +86,18 @@ private:
 SlotPeak slot_peak_full(const SlotOrder& order, const SlotMemories& memories, std::size_t stage) {
   const StageMemories stage_memories(order, memories, stage);
   const std::size_t slots = order.offset[stage + 1] - order.offset[stage];
-  Fold fold;
-  for (std::size_t index = 0; index < slots; ++index) fold.visit(stage_memories.of(order.kind_of(stage, index)), index);
+  Fold fold(memories.boundary);
+  for (std::size_t index = 0; index < slots; ++index) 
+    fold.visit(stage_memories.of(order.kind_of(stage, index)), order.in_flight[order.offset[stage] + index], index);
   return fold.peak();
 }
 
 SlotPeak slot_peak(const SlotOrder& order, const SlotMemories& memories, std::size_t stage) {
   const StageMemories stage_memories(order, memories, stage);
   if (!stage_memories.free_what_they_retain()) return slot_peak_full(order, memories, stage);
-  Fold fold;
+  Fold fold(memories.boundary);
   for (std::size_t k = order.fold_offset[stage]; k < order.fold_offset[stage + 1]; ++k)
-    fold.visit(stage_memories.of(order.kinds[order.fold_kind[k]]), order.fold_slot[k]);
+    fold.visit(stage_memories.of(order.kinds[order.fold_kind[k]]), order.fold_in_flight[k], order.fold_slot[k]);
   return fold.peak();
 }
 

@@ -13,11 +13,13 @@ namespace foretrain {
 struct SlotMemory {
   Bytes net;
   Bytes peak;
+  Bytes end{}; ///< what it holds at its end, before what it sends is gone; never above `peak`
   bool operator==(const SlotMemory&) const = default;
 };
 
 /// Per chunk, indexed stage * chunks + chunk.
 struct SlotMemories {
+  Bytes boundary;                        ///< one tensor between stages; what is in flight beside slots counts in these
   std::vector<SlotMemory> forward;
   std::vector<SlotMemory> backward;      ///< schedules with a whole backward
   std::vector<SlotMemory> input;         ///< schedules that split it

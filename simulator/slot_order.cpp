@@ -1,16 +1,19 @@
 #include "simulator/slot_order.h"
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
 
 #include "core/base/check.h"
+#include "core/program/instructions.h"
 #include "simulator/slot_fold.h"
 
 namespace foretrain {
 namespace {
 
 constexpr std::uint32_t kNone = 0xffffffff;
+constexpr std::size_t kVariants = 16; ///< of a kind: by what ran before, or by where a transfer goes beside which others
 
 /// A point on a stage's line: 0 is its start, n the end of its n-th step.
 struct Point {
@@ -24,18 +27,20 @@ struct RawStep {
   Point after;
   std::uint32_t transfer = kNone; ///< blocking: `after` is where its other end comes to this transfer
   bool sends = false;
+  bool to_next = false;    ///< the other end is the next stage
+  std::uint32_t batch = 0; ///< of the stage's transfers
 };
 
 /// Builds a SlotOrder: lists each stage's steps, then links them, then sorts them.
 class Builder {
 public:
-  Builder(const Schedule& schedule, const ScheduleShape& shape, bool blocking)
-      : stages_(static_cast<std::uint32_t>(shape.stages)), chunks_(static_cast<std::uint32_t>(shape.chunks)),
+  Builder(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers)
+      : remembers_(remembers), stages_(static_cast<std::uint32_t>(shape.stages)), chunks_(static_cast<std::uint32_t>(shape.chunks)),
         micro_batches_(static_cast<std::uint32_t>(shape.micro_batches)), depths_(stages_ * chunks_) {
     order_.shape = shape;
     order_.split_backward = schedule.splits_backward();
     order_.blocking = blocking;
-    kind_index_.assign(std::size_t{11} * depths_, kNone);
+    kind_index_.assign(std::size_t{11} * kVariants * depths_, kNone);
     list_slots(schedule);
     raw_.resize(stages_);
     if (blocking)
@@ -43,6 +48,7 @@ public:
     else
       list_free();
     sort();
+    list_in_flight();
     make_fold(order_);
   }
   SlotOrder take() { return std::move(order_); }
@@ -58,11 +64,13 @@ private:
   std::uint32_t next(std::uint32_t stage) const { return stage + 1 == stages_ ? 0 : stage + 1; }
   std::uint32_t previous(std::uint32_t stage) const { return stage == 0 ? stages_ - 1 : stage - 1; }
 
-  std::uint32_t kind(StepSource source, std::uint32_t stage, std::uint32_t chunk, std::int32_t boundary) {
-    std::uint32_t& index = kind_index_[static_cast<std::size_t>(source) * depths_ + chunk * stages_ + stage];
+  /// Index of a kind that is `variant` among those of its source, stage and chunk.
+  std::uint32_t kind(const StepKind& wanted, std::size_t variant) {
+    std::uint32_t& index = kind_index_[(static_cast<std::size_t>(wanted.source) * kVariants + variant) * depths_ +
+                                       wanted.chunk * stages_ + wanted.stage];
     if (index == kNone) {
       index = static_cast<std::uint32_t>(order_.kinds.size());
-      order_.kinds.push_back({source, stage, chunk, boundary, 0});
+      order_.kinds.push_back(wanted);
     }
     ++order_.kinds[index].count;
     return index;
@@ -77,11 +85,13 @@ private:
     }
   }
 
-  /// The slot's kind; `left` counts, per chunk, the forwards and the last passes that are still to come.
-  std::uint32_t slot_kind(std::uint32_t stage, const ScheduleSlot& slot,
-                          std::vector<std::array<std::uint32_t, 2>>& left) {
+  /// The kind of slot `s`; `left` counts, per chunk, the forwards and the last passes that are still to come.
+  std::uint32_t slot_kind(std::uint32_t stage, std::uint32_t s, std::vector<std::array<std::uint32_t, 2>>& left) {
+    const ScheduleSlot& slot = order_.slots[s];
+    const Pass before = remembers_ && s > order_.offset[stage] ? order_.slots[s - 1].pass : Pass::step;
     const std::uint32_t chunk = static_cast<std::uint32_t>(slot.chunk);
     const std::uint32_t at = depth(stage, slot);
+    if (s == order_.offset[stage]) ended_ = false;
     std::uint32_t& forwards = left[chunk][0];
     std::uint32_t& lasts = left[chunk][1];
     std::int32_t boundary = -1;
@@ -107,7 +117,49 @@ private:
       FORETRAIN_CHECK(false, "schedules have forward, backward, input and weight slots");
     }
     if (order_.blocking || stages_ == 1) boundary = -1;
-    return kind(source, stage, chunk, boundary);
+    StepKind wanted;
+    wanted.source = source;
+    wanted.before = before;
+    wanted.stage = stage;
+    wanted.chunk = chunk;
+    wanted.boundary = boundary;
+    wanted.crowded = source == StepSource::last_backward; // its input was sent beside a reduction
+    wanted.follows = ended_;
+    ended_ = source == StepSource::last_backward || source == StepSource::last_weight;
+    return kind(wanted, (before == Pass::step ? kPasses : slot_pass(before)) + (wanted.follows ? kVariants / 2 : 0));
+  }
+
+  /// As the instructions of each stage post, wait for and release transfers (core/program/instructions.h).
+  void list_in_flight() {
+    order_.in_flight.resize(order_.slots.size());
+    if (stages_ == 1) return;
+    for (std::uint32_t stage = 0; stage < stages_; ++stage) {
+      const std::vector<ScheduleSlot> slots(order_.slots.begin() + order_.offset[stage],
+                                            order_.slots.begin() + order_.offset[stage + 1]);
+      InFlight* const held = order_.in_flight.data() + order_.offset[stage];
+      const int here = static_cast<int>(stage);
+      const auto receives = [&](std::size_t s) { return needs_receive(slots[s], order_.shape, here) ? 1 : 0; };
+      const auto sends = [&](std::size_t s) { return needs_send(slots[s], order_.shape, here) ? 1 : 0; };
+      if (order_.blocking) {
+        const std::vector<SlotUnit> units = units_of(slots, order_.shape, here);
+        for (std::size_t u = 0; u < units.size(); ++u) {
+          const SlotUnit& unit = units[u];
+          for (std::size_t s = unit.first; s < unit.end; ++s) {
+            int beside = 0;
+            for (std::size_t t = unit.first; t < s; ++t) beside += sends(t);
+            for (std::size_t t = s + 1; t < unit.end; ++t) beside += receives(t);
+            held[s].beside = static_cast<std::uint8_t>(beside);
+          }
+          int after = 0;
+          if (u + 1 < units.size())
+            for (std::size_t t = units[u + 1].first; t < units[u + 1].end; ++t) after += receives(t);
+          held[unit.end - 1].after = static_cast<std::uint8_t>(after);
+        }
+        continue;
+      }
+      for (std::size_t s = 0; s < slots.size(); ++s)
+        held[s].beside = static_cast<std::uint8_t>((s + 1 < slots.size() ? receives(s + 1) : 0) + (s > 0 ? sends(s - 1) : 0));
+    }
   }
 
   /// Transfers run beside compute: steps are slots.
@@ -119,7 +171,7 @@ private:
       for (std::uint32_t s = order_.offset[stage]; s < order_.offset[stage + 1]; ++s) {
         const ScheduleSlot& slot = order_.slots[s];
         const std::uint32_t index = s - order_.offset[stage];
-        raw_[stage].push_back({slot_kind(stage, slot, left), index, {}, kNone, false});
+        raw_[stage].push_back({slot_kind(stage, s, left), index, {}, kNone, false, false, 0});
         if (slot.pass == Pass::forward) forward_at[pair(depth(stage, slot), slot.micro_batch)] = index;
         if (returns_gradient(slot.pass)) gradient_at[pair(depth(stage, slot), slot.micro_batch)] = index;
       }
@@ -156,48 +208,72 @@ private:
     }
   }
 
-  /// All transfers of the batch wait for their other ends, then take their time together.
+  /// The stage waits for each transfer of the batch; a transfer begins when both its ends have come to it.
   void add_batch(std::uint32_t stage, const std::vector<Transfer>& batch) {
     if (batch.empty()) return;
-    bool to_next = false;
-    bool to_previous = false;
-    for (const Transfer& transfer : batch) (transfer.to_next ? to_next : to_previous) = true;
-    const StepSource last = to_next && to_previous ? StepSource::transfer_both
-                            : to_next              ? StepSource::transfer_next
-                                                   : StepSource::transfer_prev;
     const std::uint32_t done = static_cast<std::uint32_t>(raw_[stage].size());
+    const auto sent = static_cast<std::uint32_t>(
+        std::count_if(batch.begin(), batch.end(), [](const Transfer& transfer) { return transfer.sends; }));
+    ++batches_;
     for (const Transfer& transfer : batch) {
       reached_[transfer.sends][transfer.id] = {stage, done};
-      const StepSource source = &transfer == &batch.back() ? last : StepSource::wait;
-      raw_[stage].push_back({kind(source, stage, 0, -1), kNone, {}, transfer.id, transfer.sends});
+      const std::uint32_t ways = transfer.sends ? sent : static_cast<std::uint32_t>(batch.size()) - sent;
+      if (ways > 1) crowded_[transfer.id] = true;
+      raw_[stage].push_back({kNone, kNone, {}, transfer.id, transfer.sends, transfer.to_next, batches_});
     }
   }
 
-  /// Slots that run without a transfer in between: single ones, with several chunks the F and B of a steady pair.
-  std::uint32_t unit_end(std::uint32_t first, std::uint32_t end, bool steady) const {
-    const bool pair = chunks_ > 1 && steady && first + 1 < end && order_.slots[first].pass == Pass::forward &&
-                      order_.slots[first + 1].pass != Pass::forward;
-    return first + (pair ? 2 : 1);
+  /// Kinds of transfers, now that both ends are known. The first of a batch lasts as the longest would if all ends were
+  /// there: what comes later adds to it.
+  void name_transfers(std::uint32_t stage) {
+    std::vector<RawStep>& steps = raw_[stage];
+    for (std::size_t first = 0; first < steps.size();) {
+      if (steps[first].transfer == kNone) {
+        ++first;
+        continue;
+      }
+      std::size_t end = first;
+      bool next = false;
+      bool previous_too = false;
+      bool crowded = false;
+      for (; end < steps.size() && steps[end].transfer != kNone && steps[end].batch == steps[first].batch; ++end) {
+        (steps[end].to_next ? next : previous_too) = true;
+        crowded = crowded || crowded_[steps[end].transfer];
+      }
+      for (std::size_t s = first; s < end; ++s) {
+        RawStep& step = steps[s];
+        step.after = reached_[!step.sends][step.transfer];
+        StepKind wanted;
+        wanted.source = s > first         ? StepSource::wait
+                        : !next           ? StepSource::transfer_prev
+                        : previous_too    ? StepSource::transfer_both
+                                          : StepSource::transfer_next;
+        wanted.stage = stage;
+        wanted.boundary = static_cast<std::int32_t>(step.to_next ? stage : previous(stage));
+        wanted.crowded = crowded_[step.transfer];
+        wanted.crowded_batch = s == first && crowded;
+        step.kind = kind(wanted, (step.to_next ? 1U : 0U) + (wanted.crowded ? 2U : 0U) + (wanted.crowded_batch ? 4U : 0U));
+      }
+      first = end;
+    }
   }
 
   void list_blocking() {
     FORETRAIN_CHECK(stages_ > 1 || chunks_ == 1, "one stage has no transfers");
     for (auto& reached : reached_) reached.resize(std::size_t{2} * depths_ * micro_batches_);
+    crowded_.resize(reached_[0].size());
     for (std::uint32_t stage = 0; stage < stages_; ++stage) list_blocking_stage(stage);
-    for (auto& steps : raw_)
-      for (RawStep& step : steps)
-        if (step.transfer != kNone) step.after = reached_[!step.sends][step.transfer];
+    for (std::uint32_t stage = 0; stage < stages_; ++stage) name_transfers(stage);
   }
 
   void list_blocking_stage(std::uint32_t stage) {
-    const std::uint32_t end = order_.offset[stage + 1];
-    std::uint32_t forwards_first = 0; // forwards before the first backward
-    while (order_.slots[order_.offset[stage] + forwards_first].pass == Pass::forward) ++forwards_first;
-    const bool steady = forwards_first < chunks_ * micro_batches_;
+    const std::uint32_t begin = order_.offset[stage];
+    const std::vector<ScheduleSlot> slots(order_.slots.begin() + begin, order_.slots.begin() + order_.offset[stage + 1]);
     std::vector<std::array<std::uint32_t, 2>> left(chunks_, {micro_batches_, micro_batches_});
     std::vector<Transfer> sends;
-    for (std::uint32_t first = order_.offset[stage]; first < end;) {
-      const std::uint32_t last = unit_end(first, end, steady);
+    for (const SlotUnit& unit : units_of(slots, order_.shape, static_cast<int>(stage))) {
+      const std::uint32_t first = begin + static_cast<std::uint32_t>(unit.first);
+      const std::uint32_t last = begin + static_cast<std::uint32_t>(unit.end);
       std::vector<Transfer> receives;
       for (std::uint32_t s = first; s < last; ++s) list_transfers(stage, order_.slots[s], false, receives);
       const bool together =
@@ -211,10 +287,9 @@ private:
       }
       sends.clear();
       for (std::uint32_t s = first; s < last; ++s) {
-        raw_[stage].push_back({slot_kind(stage, order_.slots[s], left), s - order_.offset[stage], {}, kNone, false});
+        raw_[stage].push_back({slot_kind(stage, s, left), s - order_.offset[stage], {}, kNone, false, false, 0});
         list_transfers(stage, order_.slots[s], true, sends);
       }
-      first = last;
     }
     add_batch(stage, sends);
   }
@@ -276,6 +351,7 @@ private:
     FORETRAIN_CHECK(order_.kind.size() == total, "no stage waits for ever");
   }
 
+  bool remembers_;
   std::uint32_t stages_;
   std::uint32_t chunks_;
   std::uint32_t micro_batches_;
@@ -283,24 +359,39 @@ private:
   SlotOrder order_;
   std::vector<std::uint32_t> kind_index_;
   std::vector<std::vector<RawStep>> raw_;     ///< per stage
+  std::vector<bool> crowded_;                 ///< blocking: transfers that share a port of one of their ends
+  std::uint32_t batches_ = 0;
+  bool ended_ = false; ///< the slot before was the last pass of its chunk
   std::array<std::vector<Point>, 2> reached_; ///< blocking: where the receiver and the sender come to a transfer
 };
 
 } // namespace
 
-SlotOrder make_slot_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking) {
-  FORETRAIN_CHECK(!schedule.legal(shape), "a legal shape");
-  FORETRAIN_CHECK(!blocking || !schedule.legal_blocking(shape), "a shape that can run with blocking transfers");
-  return Builder(schedule, shape, blocking).take();
+std::size_t slot_pass(Pass pass) {
+  switch (pass) {
+  case Pass::forward: return 0;
+  case Pass::backward: return 1;
+  case Pass::input: return 2;
+  case Pass::weight: return 3;
+  case Pass::recompute:
+  case Pass::step: break;
+  }
+  FORETRAIN_CHECK(false, "slots are forward, backward, input or weight");
 }
 
-const SlotOrder& ScheduleTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking) {
-  const Key key{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, shape.group, blocking};
+SlotOrder make_slot_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
+  FORETRAIN_CHECK(!schedule.legal(shape), "a legal shape");
+  FORETRAIN_CHECK(!blocking || !schedule.legal_blocking(shape), "a shape that can run with blocking transfers");
+  return Builder(schedule, shape, blocking, remembers).take();
+}
+
+const SlotOrder& ScheduleTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
+  const Key key{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, shape.group, blocking, remembers};
   {
     const std::shared_lock lock(mutex_);
     if (const auto found = orders_.find(key); found != orders_.end()) return *found->second;
   }
-  auto built = std::make_unique<const SlotOrder>(make_slot_order(schedule, shape, blocking));
+  auto built = std::make_unique<const SlotOrder>(make_slot_order(schedule, shape, blocking, remembers));
   const std::unique_lock lock(mutex_);
   return *orders_.try_emplace(key, std::move(built)).first->second; // a build that lost the race is dropped
 }

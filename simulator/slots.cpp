@@ -11,6 +11,22 @@ double at(const std::vector<double>& optional, std::size_t index) {
   return optional.empty() ? 0 : optional[index];
 }
 
+/// One transfer over a boundary.
+double transfer(const SlotCosts& costs, std::size_t boundary, bool crowded) {
+  return at(crowded && !costs.crowded.empty() ? costs.crowded : costs.p2p, boundary);
+}
+
+bool takes_gradient(StepSource source) {
+  return source == StepSource::backward || source == StepSource::last_backward || source == StepSource::input;
+}
+
+/// What transfers that slots before left behind add.
+double context(const StepKind& kind, Pass pass, std::size_t chunk, const SlotCosts& costs) {
+  const double behind = kind.follows ? at(costs.behind, chunk) : 0;
+  if (costs.after.empty() || kind.before == Pass::step) return behind;
+  return behind + costs.after[chunk][slot_pass(pass) * kPasses + slot_pass(kind.before)];
+}
+
 void check_sizes(const SlotOrder& order, const SlotCosts& costs) {
   const std::size_t stages = order.stages();
   const std::size_t chunks = stages * static_cast<std::size_t>(order.shape.chunks);
@@ -22,8 +38,13 @@ void check_sizes(const SlotOrder& order, const SlotCosts& costs) {
     FORETRAIN_CHECK(costs.input.size() == chunks && costs.weight.size() == chunks, "an I and a W time per chunk");
   else
     FORETRAIN_CHECK(costs.backward.size() == chunks, "a backward time per chunk");
-  FORETRAIN_CHECK(optional(costs.first_forward, chunks) && optional(costs.last_backward, chunks), "extras per chunk");
-  FORETRAIN_CHECK(optional(costs.start, stages) && optional(costs.tail, stages) && optional(costs.p2p, stages),
+  FORETRAIN_CHECK(optional(costs.first_forward, chunks) && optional(costs.last_backward, chunks) &&
+                      optional(costs.behind, chunks) && optional(costs.forward_hold, chunks) &&
+                      optional(costs.backward_hold, chunks) && (costs.queued.empty() || costs.queued.size() == chunks),
+                  "extras per chunk");
+  FORETRAIN_CHECK(costs.after.empty() || costs.after.size() == chunks, "what goes on per chunk");
+  FORETRAIN_CHECK(optional(costs.start, stages) && optional(costs.tail, stages) && optional(costs.p2p, stages) &&
+                      optional(costs.crowded, stages) && optional(costs.gradient_p2p, stages),
                   "times per stage");
 }
 
@@ -36,8 +57,8 @@ void run(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspac
   for (std::size_t k = 0; k < order.kinds.size(); ++k) {
     const StepKind& kind = order.kinds[k];
     const double seconds = step_seconds(kind, order.shape, costs);
-    const double latency = kind.boundary < 0 ? 0 : at(costs.p2p, static_cast<std::size_t>(kind.boundary));
-    workspace.costs[k] = {seconds, latency, kind.stage};
+    const double latency = step_latency(kind, order.shape, costs, seconds);
+    workspace.costs[k] = {step_hold(kind, order.shape, costs), seconds, latency, kind.stage};
     if (kind.source < StepSource::wait) busy[kind.stage] += seconds * kind.count;
   }
   const std::size_t first = order.first_step();
@@ -54,7 +75,7 @@ void run(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspac
   double* const clock = workspace.clock.data();
   for (std::size_t k = 0; k < steps; ++k) {
     const SlotWorkspace::Cost& cost = table[kind[k]];
-    const double end = std::max(clock[cost.stage], ends[after[k]] + cost.latency) + cost.seconds;
+    const double end = std::max(clock[cost.stage] + cost.hold, ends[after[k]] + cost.latency) + cost.seconds;
     ends[first + k] = end;
     clock[cost.stage] = end;
   }
@@ -68,29 +89,45 @@ double step_seconds(const StepKind& kind, const ScheduleShape& shape, const Slot
   const std::size_t previous = kind.stage == 0 ? stages - 1 : kind.stage - 1;
   switch (kind.source) {
   case StepSource::forward:
-    return costs.forward[chunk];
+    return costs.forward[chunk] + context(kind, Pass::forward, chunk, costs);
   case StepSource::first_forward:
-    return costs.forward[chunk] + at(costs.first_forward, chunk);
+    return costs.forward[chunk] + at(costs.first_forward, chunk) + context(kind, Pass::forward, chunk, costs);
   case StepSource::backward:
-    return costs.backward[chunk];
+    return costs.backward[chunk] + context(kind, Pass::backward, chunk, costs);
   case StepSource::last_backward:
-    return costs.backward[chunk] + at(costs.last_backward, chunk);
+    return costs.backward[chunk] + at(costs.last_backward, chunk) + context(kind, Pass::backward, chunk, costs);
   case StepSource::input:
-    return costs.input[chunk];
+    return costs.input[chunk] + context(kind, Pass::input, chunk, costs);
   case StepSource::weight:
-    return costs.weight[chunk];
+    return costs.weight[chunk] + context(kind, Pass::weight, chunk, costs);
   case StepSource::last_weight:
-    return costs.weight[chunk] + at(costs.last_backward, chunk);
+    return costs.weight[chunk] + at(costs.last_backward, chunk) + context(kind, Pass::weight, chunk, costs);
   case StepSource::wait:
     return 0;
   case StepSource::transfer_next:
-    return at(costs.p2p, kind.stage);
+    return transfer(costs, kind.stage, kind.crowded_batch);
   case StepSource::transfer_prev:
-    return at(costs.p2p, previous);
+    return transfer(costs, previous, kind.crowded_batch);
   case StepSource::transfer_both:
-    return std::max(at(costs.p2p, kind.stage), at(costs.p2p, previous));
+    return std::max(transfer(costs, kind.stage, kind.crowded_batch), transfer(costs, previous, kind.crowded_batch));
   }
   return 0;
+}
+
+double step_hold(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs) {
+  const std::size_t chunk = kind.stage * static_cast<std::size_t>(shape.chunks) + kind.chunk;
+  if (kind.source == StepSource::forward || kind.source == StepSource::first_forward) return at(costs.forward_hold, chunk);
+  return takes_gradient(kind.source) ? at(costs.backward_hold, chunk) : 0;
+}
+
+double step_latency(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs, double seconds) {
+  if (kind.boundary < 0) return 0;
+  const std::size_t chunk = kind.stage * static_cast<std::size_t>(shape.chunks) + kind.chunk;
+  const bool queued = kind.follows && !costs.queued.empty() && costs.queued[chunk];
+  const auto boundary = static_cast<std::size_t>(kind.boundary);
+  if (takes_gradient(kind.source) && !kind.crowded && !queued && !costs.gradient_p2p.empty()) return costs.gradient_p2p[boundary];
+  const double latency = transfer(costs, boundary, kind.crowded || queued);
+  return kind.source > StepSource::wait ? latency - seconds : latency; // the transfer itself, when the other end is last
 }
 
 void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, SlotResult& result) {
@@ -114,7 +151,8 @@ std::vector<SlotTime> slot_times(const SlotOrder& order, const SlotCosts& costs)
   for (std::size_t s = 0; s < times.size(); ++s) {
     const std::uint32_t step = order.step_of[s];
     const double arrival = workspace.ends[order.after[step]] + workspace.costs[order.kind[step]].latency;
-    times[s] = {std::max(workspace.ends[order.previous_of[s]], arrival), workspace.ends[order.first_step() + step]};
+    const double hold = workspace.costs[order.kind[step]].hold;
+    times[s] = {std::max(workspace.ends[order.previous_of[s]] + hold, arrival), workspace.ends[order.first_step() + step]};
   }
   return times;
 }

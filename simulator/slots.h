@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -18,14 +19,30 @@ struct SlotCosts {
   std::vector<double> weight;        ///< per chunk; schedules that split it
   std::vector<double> first_forward; ///< per chunk, optional: added to the chunk's first F (exposed parameter gather)
   std::vector<double> last_backward; ///< per chunk, optional: added to its last B, or W when split (exposed reduction)
+  /// Per chunk, optional: added to a slot by its pass and the pass before it on the stage, [pass * kPasses + before]
+  /// (transfers that go on beside the next slot).
+  std::vector<std::array<double, kPasses * kPasses>> after;
+  std::vector<double> forward_hold;  ///< per chunk, optional: by how much transfers put off the forward if it follows at
+                                     ///< once; a stage that waits for its input anyway does not feel it
+  std::vector<double> backward_hold; ///< the same of its backward, or I when split
+  std::vector<double> behind;        ///< per chunk, optional: added to its slot right after another chunk's last pass
+                                     ///< (a reduction beside it)
+  std::vector<bool> queued;          ///< per chunk, optional: that reduction outlasts the slot and crowds its transfer
   std::vector<double> start;         ///< per stage, optional: when the stage may begin
   std::vector<double> tail;          ///< per stage, optional: after its last slot
   std::vector<double> p2p;           ///< per stage: one transfer between stage i and i + 1 (the last: and stage 0),
                                      ///< either direction; optional
+  std::vector<double> gradient_p2p;  ///< the same of gradients; empty: as p2p
+  std::vector<double> crowded;       ///< the same beside another transfer through the same port, or beside the reduction
+                                     ///< that follows a last backward; empty: as p2p
 };
 
 /// Duration of a step of an order of this shape.
 [[nodiscard]] double step_seconds(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs);
+/// What puts the step off that follows the one before it on its stage at once.
+[[nodiscard]] double step_hold(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs);
+/// From the end of what the step needs on another stage until it can go on; `seconds` is its duration.
+[[nodiscard]] double step_latency(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs, double seconds);
 
 struct SlotResult {
   double makespan = 0;           ///< the latest end of a stage
@@ -37,6 +54,7 @@ struct SlotResult {
 /// Memory that replays reuse, so that calls after the first allocate nothing. One per thread.
 struct SlotWorkspace {
   struct Cost {
+    double hold = 0;
     double seconds = 0;
     double latency = 0;
     std::size_t stage = 0;

@@ -1,161 +1,13 @@
 #include "simulator/stage_profile.h"
 
 #include <algorithm>
-#include <deque>
-#include <limits>
 
 #include "core/base/check.h"
 #include "core/program/memory.h"
+#include "simulator/slot_chain.h"
 
 namespace foretrain {
 namespace {
-
-constexpr double kEpsilon = 1e-15;
-
-std::size_t pass_index(Pass pass) {
-  switch (pass) {
-  case Pass::forward: return 0;
-  case Pass::backward: return 1;
-  case Pass::input: return 2;
-  case Pass::weight: return 3;
-  case Pass::recompute:
-  case Pass::step: break;
-  }
-  FORETRAIN_CHECK(false, "slots are forward, backward, input or weight");
-}
-
-/// A block or a collective between blocks, as a unit of work.
-struct Unit {
-  double left = 0;
-  const TimeParts* parts = nullptr; ///< of a block
-  double whole = 0;
-  double floor = 0;   ///< least time of a block from its start; 0: its kernels take longer
-  double started = 0;
-  bool padding = false; ///< its kernels are done, the host is not: nothing runs
-  const Op* op = nullptr;           ///< of a collective
-  int position = -1;                ///< block position; collectives: the place they are tied to
-  int needed_at = -1;
-  int starts_with = -1; ///< only once the block at this position has begun
-  int starts_after = -1; ///< only once the block at this position is done
-  Cost cost;
-};
-
-/// One slot on a rank of its own: compute, gradients and parameters streams.
-class SlotRun {
-public:
-  SlotRun(const CostModel& cost, const Mesh& mesh) : cost_(cost), mesh_(mesh) {}
-
-  void add_block(int position, const BlockTime& time) {
-    Unit unit;
-    unit.whole = time.seconds;
-    unit.left = time.seconds - time.pad;
-    unit.floor = time.pad > 0 ? time.seconds : 0;
-    unit.parts = &time.parts;
-    unit.position = position;
-    queues_[0].push_back(unit);
-  }
-  void add_between(const ChunkOp& between, Cost cost) {
-    Unit unit;
-    unit.left = unit.whole = cost.seconds;
-    unit.op = &between.op;
-    unit.position = between.position;
-    unit.needed_at = between.needed_at;
-    unit.starts_with = between.waits_for;
-    unit.starts_after = between.before ? -1 : between.position;
-    const bool compute = between.op.stream == Stream::compute;
-    queues_[compute ? 0 : between.op.stream == Stream::gradients ? 1 : 2].push_back(unit);
-  }
-
-  SlotTimeOf run(int blocks) {
-    begun_.assign(static_cast<std::size_t>(blocks), false);
-    done_.assign(static_cast<std::size_t>(blocks), false);
-    SlotTimeOf result;
-    while (true) {
-      start_ready();
-      double step = std::numeric_limits<double>::infinity();
-      const std::array<double, 3> rates = current_rates();
-      for (std::size_t q = 0; q < 3; ++q)
-        if (running_[q]) step = std::min(step, queues_[q].front().left / rates[q]);
-      if (step == std::numeric_limits<double>::infinity()) break;
-      now_ += step;
-      book(result, step);
-      for (std::size_t q = 0; q < 3; ++q) {
-        if (!running_[q]) continue;
-        queues_[q].front().left -= step * rates[q];
-        if (queues_[q].front().left <= kEpsilon) finish(q);
-      }
-      if (queues_[0].empty() && result.seconds == 0) result.seconds = now_;
-    }
-    FORETRAIN_CHECK(queues_[0].empty() && queues_[1].empty() && queues_[2].empty(), "every unit of a slot runs");
-    result.outstanding = std::max(0.0, now_ - result.seconds);
-    return result;
-  }
-
-private:
-  void start_ready() {
-    for (bool again = true; again;) {
-      again = false;
-      for (std::size_t q = 0; q < 3; ++q) {
-        if (running_[q] || queues_[q].empty() || !ready(q)) continue;
-        running_[q] = true;
-        Unit& unit = queues_[q].front();
-        unit.started = now_;
-        if (unit.parts) begun_[static_cast<std::size_t>(unit.position)] = true;
-        again = true;
-        if (unit.left <= kEpsilon) finish(q);
-      }
-    }
-  }
-  [[nodiscard]] bool ready(std::size_t q) const {
-    const Unit& unit = queues_[q].front();
-    if (unit.starts_with >= 0 && !begun_[static_cast<std::size_t>(unit.starts_with)]) return false;
-    if (q != 0) return unit.starts_after < 0 || done_[static_cast<std::size_t>(unit.starts_after)];
-    // Compute waits for gathers that its block needs; a copy between blocks belongs to the block after it.
-    for (std::size_t other = 1; other < 3; ++other)
-      for (const Unit& waiting : queues_[other])
-        if (waiting.needed_at >= 0 && waiting.needed_at == unit.position) return false;
-    return true;
-  }
-  /// Its work is done: it ends, or waits for the host.
-  void finish(std::size_t q) {
-    Unit& unit = queues_[q].front();
-    const double rest = unit.started + unit.floor - now_;
-    if (rest > kEpsilon) {
-      unit.padding = true;
-      unit.left = rest;
-      return;
-    }
-    if (unit.parts) done_[static_cast<std::size_t>(unit.position)] = true;
-    queues_[q].pop_front();
-    running_[q] = false;
-  }
-  [[nodiscard]] std::array<double, 3> current_rates() const {
-    std::array<double, 3> rates = {1, 1, 1};
-    if (running_[0] && queues_[0].front().padding) return rates;
-    for (std::size_t q = 1; q < 3; ++q)
-      if (running_[q]) rates[0] = std::min(rates[0], cost_.interference(mesh_.shape(queues_[q].front().op->group)));
-    if (running_[0]) rates[1] = rates[2] = cost_.transfer_rate();
-    return rates;
-  }
-  void book(SlotTimeOf& result, double step) const {
-    if (queues_[0].empty()) return; // what outlasts compute is not part of the slot
-    if (!running_[0] || !queues_[0].front().parts) {
-      result.parts[static_cast<std::size_t>(TimePart::dp)] += Seconds(step);
-      return;
-    }
-    const Unit& unit = queues_[0].front();
-    for (std::size_t p = 0; p < result.parts.size(); ++p)
-      result.parts[p] += Seconds(unit.whole > 0 ? step * (*unit.parts)[p].value / unit.whole : 0);
-  }
-
-  const CostModel& cost_;
-  const Mesh& mesh_;
-  double now_ = 0;
-  std::array<std::deque<Unit>, 3> queues_; ///< compute, gradients, parameters
-  std::array<bool, 3> running_{};
-  std::vector<bool> begun_;
-  std::vector<bool> done_;
-};
 
 bool runs_in(const ChunkOp& op, Turn turn, int micro_batches) {
   switch (op.when) {
@@ -175,84 +27,303 @@ int micro_batch_of(Turn turn, int micro_batches) {
   return 0;
 }
 
-SlotTimeOf profile_slot(const Program& program, const Role& role, const Chunk& chunk, Pass pass, Turn turn,
-                        const BlockTimes& times, const CostModel& cost, const HostFloor& host, Evidence& evidence) {
-  SlotTimeOf result;
-  const int count = static_cast<int>(chunk.blocks.size());
-  const auto time_at = [&](int position) -> const BlockTime& {
-    return times[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])][pass_index(pass)];
-  };
-  std::vector<const ChunkOp*> between;
-  for (const ChunkOp& op : chunk.between)
-    if (op.pass == pass && runs_in(op, turn, program.micro_batches)) between.push_back(&op);
-  if (between.empty()) {
-    for (int position = 0; position < count; ++position) {
-      const BlockTime& time = time_at(position);
-      result.seconds += time.seconds;
-      for (std::size_t p = 0; p < result.parts.size(); ++p) result.parts[p] += time.parts[p];
+/// Profiles one chunk.
+class Profiler {
+public:
+  Profiler(const Program& program, const Role& role, const Chunk& chunk, const BlockTimes& times, const CostModel& cost,
+           const HostFloor& host, ChunkProfile& profile, KnownSlots& known)
+      : program_(program), role_(role), chunk_(chunk), times_(times), cost_(cost), host_(host), profile_(profile), known_(known) {}
+
+  void fill() {
+    const Pass last = last_;
+    profile_.blocks = static_cast<int>(chunk_.blocks.size());
+    for (std::size_t pass = 0; pass < kPasses; ++pass)
+      profile_.begins[pass] = &(*times_[static_cast<std::size_t>(pass == 0 ? chunk_.blocks.front() : chunk_.blocks.back())])[pass];
+    const bool every =
+        std::any_of(chunk_.between.begin(), chunk_.between.end(), [](const ChunkOp& op) { return op.when == When::every; });
+    if (every && program_.stages == 1 && !program_.split_backward) {
+      fill_step();
+      return;
     }
-  } else {
-    SlotRun run(cost, program.mesh);
-    // Chained by place, in order: one walk instead of a search at every block.
-    constexpr int kNone = -1;
-    std::vector<int> heads(static_cast<std::size_t>(count) * 2, kNone);
-    std::vector<int> next(between.size(), kNone);
-    for (std::size_t i = between.size(); i-- > 0;) {
-      int& head = heads[static_cast<std::size_t>(between[i]->position) * 2 + (between[i]->before ? 0 : 1)];
-      next[i] = head;
-      head = static_cast<int>(i);
+    fill_forward();
+    if (program_.split_backward) {
+      fill(Pass::input);
+      fill(Pass::weight);
+    } else {
+      fill(Pass::backward);
     }
-    const auto issue = [&](int position, bool before) {
-      for (int i = heads[static_cast<std::size_t>(position) * 2 + (before ? 0 : 1)]; i != kNone; i = next[static_cast<std::size_t>(i)]) {
-        const ChunkOp& op = *between[static_cast<std::size_t>(i)];
-        const Cost duration = op_cost(op.op, program.mesh, cost, host);
-        evidence = std::max(evidence, duration.evidence);
-        run.add_between(op, duration);
-      }
-    };
-    for (int step = 0; step < count; ++step) {
-      const int position = pass == Pass::forward ? step : count - 1 - step;
-      issue(position, true);
-      run.add_block(position, time_at(position));
-      issue(position, false);
-    }
-    result = run.run(count);
+    fill_reduction(last);
+    if (every) fill_after(last);
   }
-  Instruction slot;
-  slot.pass = pass;
-  slot.chunk = chunk.index;
-  slot.micro_batch = micro_batch_of(turn, program.micro_batches);
-  result.memory = slot_memory(program, role, slot);
-  return result;
-}
+
+private:
+  [[nodiscard]] std::vector<const ChunkOp*> between(Pass pass, Turn turn) const {
+    std::vector<const ChunkOp*> ops;
+    for (const ChunkOp& op : chunk_.between)
+      if (op.pass == pass && runs_in(op, turn, program_.micro_batches)) ops.push_back(&op);
+    return ops;
+  }
+  [[nodiscard]] bool has_between(Pass pass, Turn turn) const {
+    return std::any_of(chunk_.between.begin(), chunk_.between.end(), [&](const ChunkOp& op) {
+      return op.pass == pass && runs_in(op, turn, program_.micro_batches);
+    });
+  }
+  [[nodiscard]] SlotChain chain() const { return SlotChain(cost_, program_.mesh, host_); }
+  void add(SlotChain& chain, Pass pass, Turn turn, bool prefetched = false) const {
+    chain.add(chunk_, pass, times_, between(pass, turn), prefetched);
+  }
+
+  /// Blocks one after the other, nothing between them; equal ones follow each other.
+  [[nodiscard]] SlotTimeOf blocks_alone(Pass pass) const {
+    SlotTimeOf result;
+    const std::size_t count = chunk_.blocks.size();
+    for (std::size_t first = 0, end = 0; first < count; first = end) {
+      while (end < count && chunk_.blocks[end] == chunk_.blocks[first]) ++end;
+      const BlockTime& time = (*times_[static_cast<std::size_t>(chunk_.blocks[first])])[slot_pass(pass)];
+      const auto times = static_cast<double>(end - first);
+      result.seconds += time.seconds * times;
+      result.compute += time.compute * times;
+      for (std::size_t p = 0; p < result.parts.size(); ++p) result.parts[p] += time.parts[p] * times;
+    }
+    return result;
+  }
+
+  /// One slot, alone on its rank.
+  [[nodiscard]] SlotTimeOf alone(Pass pass, Turn turn) {
+    SlotTimeOf result;
+    if (!has_between(pass, turn)) {
+      result = blocks_alone(pass);
+    } else if (const std::vector<const ChunkOp*> ops = between(pass, turn); all_at_end(ops)) {
+      result = blocks_alone(pass);
+      for (const ChunkOp* op : ops) {
+        const Load load = load_of(op->op, program_.mesh, cost_);
+        if (load.duration() > 0) profile_.evidence = std::max(profile_.evidence, load.evidence);
+        result.outstanding += load.duration();
+      }
+    } else if (turn == Turn::last && pass == last_ && known_.has_last && known_.use_last) {
+      result = blocks_alone(pass);
+      result.seconds += known_.last_delay;
+      result.parts[static_cast<std::size_t>(TimePart::dp)] += Seconds(known_.last_delay);
+      result.outstanding = known_.last_outstanding;
+      profile_.evidence = std::max(profile_.evidence, known_.last_evidence);
+    } else {
+      SlotChain run = chain();
+      add(run, pass, turn);
+      const ChainSlot slot = run.run().front();
+      profile_.evidence = std::max(profile_.evidence, run.evidence());
+      result = {slot.seconds, slot.outstanding, slot.compute, slot.parts, {}};
+      if (turn == Turn::last && pass == last_ && known_.use_last) {
+        known_.has_last = true;
+        known_.last_delay = std::max(0.0, slot.seconds - blocks_alone(pass).seconds);
+        known_.last_outstanding = slot.outstanding;
+        known_.last_evidence = run.evidence();
+      }
+    }
+    result.memory = memory_of(pass, turn);
+    return result;
+  }
+
+  /// Reductions behind the last block: nothing runs beside them.
+  static bool all_at_end(const std::vector<const ChunkOp*>& ops) {
+    return std::all_of(ops.begin(), ops.end(), [](const ChunkOp* op) {
+      return op->position == 0 && !op->before && op->pass != Pass::forward && op->op.kind == OpKind::collective &&
+             op->op.stream == Stream::gradients && op->needed_at < 0 && op->waits_for < 0;
+    });
+  }
+
+  [[nodiscard]] Block::Memory memory_of(Pass pass, Turn turn) const {
+    Instruction slot;
+    slot.pass = pass;
+    slot.chunk = chunk_.index;
+    slot.micro_batch = micro_batch_of(turn, program_.micro_batches);
+    return slot_memory(program_, role_, slot);
+  }
+
+  /// Other collectives run in it than in a slot in the middle.
+  [[nodiscard]] bool differs(Pass pass, Turn turn) const {
+    return std::any_of(chunk_.between.begin(), chunk_.between.end(), [&](const ChunkOp& op) {
+      return op.pass == pass && runs_in(op, turn, program_.micro_batches) != runs_in(op, Turn::middle, program_.micro_batches);
+    });
+  }
+
+  void fill(Pass pass) {
+    std::array<SlotTimeOf, 3>& into = profile_.turns(pass);
+    const SlotTimeOf& middle = into[static_cast<std::size_t>(Turn::middle)] = alone(pass, Turn::middle);
+    for (const Turn turn : {Turn::first, Turn::last})
+      into[static_cast<std::size_t>(turn)] = differs(pass, turn) ? alone(pass, turn) : middle;
+  }
+
+  /// Forwards and backwards in turn, as one stage runs them that has no other: what all forwards took, what all
+  /// backwards did, and by how much transfers outlast them.
+  struct WholeStep {
+    std::array<ChainSlot, 2> passes;
+    double outstanding = 0;
+  };
+  [[nodiscard]] WholeStep whole_step(int micro_batches) {
+    SlotChain run = chain();
+    for (int j = 0; j < micro_batches; ++j)
+      for (const Pass pass : {Pass::forward, Pass::backward})
+        add(run, pass, j == 0 ? Turn::first : j + 1 == micro_batches ? Turn::last : Turn::middle);
+    const std::vector<ChainSlot> slots = run.run();
+    profile_.evidence = std::max(profile_.evidence, run.evidence());
+    WholeStep step;
+    for (std::size_t i = 0; i < slots.size(); ++i) add_times(step.passes[i % 2], slots[i], 1);
+    step.outstanding = slots.back().outstanding;
+    return step;
+  }
+  static void add_times(ChainSlot& to, const ChainSlot& slot, double times) {
+    to.seconds += slot.seconds * times;
+    to.compute += slot.compute * times;
+    for (std::size_t p = 0; p < to.parts.size(); ++p) to.parts[p] += slot.parts[p] * times;
+  }
+
+  /// One stage alone: two short steps, one micro-batch apart, say what each micro-batch more takes. What does not grow
+  /// stands in the first forward and the last backward.
+  void fill_step() {
+    constexpr int kMost = 3;
+    const int m = program_.micro_batches;
+    const int count = std::min(m, kMost);
+    const WholeStep longer = whole_step(count);
+    const WholeStep shorter = m > count ? whole_step(count - 1) : WholeStep{};
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const std::size_t index = pass == Pass::forward ? 0 : 1;
+      const Turn at_edge = pass == Pass::forward ? Turn::first : Turn::last;
+      ChainSlot middle;
+      if (m > count) add_times(middle, shorter.passes[index], -1);
+      add_times(middle, longer.passes[index], m > count ? 1 : 1.0 / count);
+      ChainSlot edge = longer.passes[index];
+      add_times(edge, middle, 1 - count);
+      for (const Turn turn : {Turn::first, Turn::middle, Turn::last}) {
+        const ChainSlot& slot = turn == at_edge ? edge : middle;
+        profile_.turns(pass)[static_cast<std::size_t>(turn)] = {slot.seconds, 0, slot.compute, slot.parts, memory_of(pass, turn)};
+      }
+    }
+    const double growth = m > count ? longer.outstanding - shorter.outstanding : 0;
+    profile_.backward[static_cast<std::size_t>(Turn::last)].outstanding = std::max(0.0, longer.outstanding + growth * (m - count));
+  }
+
+  void fill_reduction(Pass last) {
+    const double outstanding = profile_.at(last, Turn::last).outstanding;
+    if (outstanding <= 0) return;
+    const std::vector<const ChunkOp*> ops = between(last, Turn::last);
+    for (const ChunkOp* op : ops)
+      if (op->op.kind == OpKind::collective && op->position == 0) profile_.reduction = load_of(op->op, program_.mesh, cost_);
+    profile_.reduction.latency = 0;
+    profile_.reduction.seconds = outstanding;
+  }
+
+  /// Forwards, the first one as it was under another recomputation where its blocks take as long.
+  void fill_forward() {
+    const auto first = static_cast<std::size_t>(Turn::first);
+    SlotTimeOf& middle = profile_.forward[static_cast<std::size_t>(Turn::middle)] = alone(Pass::forward, Turn::middle);
+    profile_.forward.fill(middle);
+    if (differs(Pass::forward, Turn::last)) profile_.forward[static_cast<std::size_t>(Turn::last)] = alone(Pass::forward, Turn::last);
+    if (!has_between(Pass::forward, Turn::first)) return;
+    std::vector<std::pair<double, int>> blocks;
+    for (const int block : chunk_.blocks) {
+      const double seconds = (*times_[static_cast<std::size_t>(block)])[slot_pass(Pass::forward)].seconds;
+      if (blocks.empty() || blocks.back().first != seconds) blocks.emplace_back(seconds, 0);
+      ++blocks.back().second;
+    }
+    if (blocks != known_.blocks) {
+      known_.blocks = std::move(blocks);
+      time_first();
+    }
+    const Block::Memory memory = differs(Pass::forward, Turn::first) ? memory_of(Pass::forward, Turn::first) : middle.memory;
+    profile_.forward[first] = known_.slot;
+    profile_.forward[first].memory = memory;
+    profile_.ahead = known_.ahead;
+    profile_.evidence = std::max(profile_.evidence, known_.evidence);
+  }
+
+  /// Gathers that wait for no block run from the start of the step, while a later stage still waits for its input.
+  void time_first() {
+    const std::vector<const ChunkOp*> ops = between(Pass::forward, Turn::first);
+    const auto timed = [&](bool prefetched) {
+      SlotChain run = chain();
+      run.add(chunk_, Pass::forward, times_, ops, prefetched);
+      const ChainSlot slot = run.run().front();
+      known_.evidence = std::max(known_.evidence, run.evidence());
+      return SlotTimeOf{slot.seconds, slot.outstanding, slot.compute, slot.parts, {}};
+    };
+    known_.evidence = Evidence::measured;
+    const SlotTimeOf whole = timed(false);
+    const bool all_ahead = std::all_of(ops.begin(), ops.end(), [](const ChunkOp* op) {
+      return op->before && op->waits_for < 0 && op->op.kind == OpKind::collective;
+    });
+    known_.slot = all_ahead ? blocks_alone(Pass::forward) : timed(true);
+    known_.ahead = std::max(0.0, whole.seconds - known_.slot.seconds);
+  }
+
+  /// Slots one after the other, as a schedule has them at its start, once it is warm, and at its end.
+  void fill_after(Pass last) {
+    using enum Pass;
+    static const std::vector<Pass> whole = {forward, forward, backward, forward, backward, forward, backward, backward};
+    static const std::vector<Pass> split = {forward, forward, input,  forward, input,  weight, forward, input,
+                                            weight,  forward, input,  weight,  input,  weight, weight};
+    const std::vector<Pass>& passes = program_.split_backward ? split : whole;
+    SlotChain run = chain();
+    for (std::size_t i = 0; i < passes.size(); ++i) add(run, passes[i], Turn::middle);
+    const std::vector<ChainSlot> slots = run.run();
+    profile_.evidence = std::max(profile_.evidence, run.evidence());
+    profile_.chained = true;
+    for (std::size_t pass = 0; pass < kPasses; ++pass)
+      for (double& seconds : profile_.after[pass]) seconds = -1;
+    std::vector<double> behind; // after each pass that reduces
+    for (std::size_t i = 1; i < passes.size(); ++i) {
+      profile_.after[slot_pass(passes[i])][slot_pass(passes[i - 1])] = slots[i].seconds;
+      if (passes[i] == last) behind.push_back(slots[i].outstanding);
+    }
+    profile_.backlog = std::max(0.0, behind[2] - behind[1]);
+    // What stands for a slot where its neighbours are not asked for: the warm schedule.
+    const std::size_t warm = passes.size() - (program_.split_backward ? 6 : 3);
+    std::array<double, kPasses> typical{};
+    for (std::size_t i = warm; i < warm + (program_.split_backward ? 3U : 2U); ++i) {
+      typical[slot_pass(passes[i])] = slots[i].seconds;
+      settle(passes[i], slots[i]);
+    }
+    for (std::size_t pass = 0; pass < kPasses; ++pass)
+      for (double& seconds : profile_.after[pass])
+        if (seconds < 0) seconds = typical[pass];
+  }
+
+  /// The slot in the middle of a chain replaces the one that was timed alone; the first and the last, where they are no
+  /// other.
+  void settle(Pass pass, const ChainSlot& slot) {
+    std::array<SlotTimeOf, 3>& turns = profile_.turns(pass);
+    const double alone = turns[static_cast<std::size_t>(Turn::middle)].seconds;
+    for (SlotTimeOf& turn : turns) {
+      if (turn.seconds != alone) continue;
+      turn = {slot.seconds, slot.outstanding, slot.compute, slot.parts, turn.memory};
+    }
+  }
+
+  const Program& program_;
+  const Role& role_;
+  const Chunk& chunk_;
+  const BlockTimes& times_;
+  const CostModel& cost_;
+  const HostFloor& host_;
+  ChunkProfile& profile_;
+  KnownSlots& known_;
+  Pass last_ = program_.split_backward ? Pass::weight : Pass::backward; ///< ends a micro-batch
+};
 
 } // namespace
 
 const SlotTimeOf& ChunkProfile::at(Pass pass, Turn turn) const {
-  const std::array<const std::array<SlotTimeOf, 3>*, 4> all = {&forward, &backward, &input, &weight};
-  return (*all[pass_index(pass)])[static_cast<std::size_t>(turn)];
+  const std::array<const std::array<SlotTimeOf, 3>*, kPasses> all = {&forward, &backward, &input, &weight};
+  return (*all[slot_pass(pass)])[static_cast<std::size_t>(turn)];
+}
+
+std::array<SlotTimeOf, 3>& ChunkProfile::turns(Pass pass) {
+  const std::array<std::array<SlotTimeOf, 3>*, kPasses> all = {&forward, &backward, &input, &weight};
+  return *all[slot_pass(pass)];
 }
 
 void fill_chunk_profile(const Program& program, const Role& role, const Chunk& chunk, const BlockTimes& times,
-                        const CostModel& cost, const HostFloor& host, ChunkProfile& profile) {
-  const auto fill = [&](std::array<SlotTimeOf, 3>& into, Pass pass) {
-    const auto middle = static_cast<std::size_t>(Turn::middle);
-    into[middle] = profile_slot(program, role, chunk, pass, Turn::middle, times, cost, host, profile.evidence);
-    for (const Turn turn : {Turn::first, Turn::last}) {
-      const bool differs = std::any_of(chunk.between.begin(), chunk.between.end(), [&](const ChunkOp& op) {
-        return op.pass == pass && runs_in(op, turn, program.micro_batches) != runs_in(op, Turn::middle, program.micro_batches);
-      });
-      into[static_cast<std::size_t>(turn)] =
-          differs ? profile_slot(program, role, chunk, pass, turn, times, cost, host, profile.evidence) : into[middle];
-    }
-  };
-  fill(profile.forward, Pass::forward);
-  if (program.split_backward) {
-    fill(profile.input, Pass::input);
-    fill(profile.weight, Pass::weight);
-  } else {
-    fill(profile.backward, Pass::backward);
-  }
+                        const CostModel& cost, const HostFloor& host, ChunkProfile& profile, KnownSlots& known) {
+  Profiler(program, role, chunk, times, cost, host, profile, known).fill();
 }
 
 } // namespace foretrain

@@ -208,7 +208,7 @@ int round_of(const ScheduleShape& shape) {
 
 } // namespace
 
-std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking) {
+std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
   const int per_round = round_of(shape);
   ScheduleShape few = shape;
   // The fewest micro-batches that hold rounds are not known beforehand: about as many as stages, twice that with chunks.
@@ -221,8 +221,8 @@ std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const Sch
     longer.micro_batches += per_round;
     if (few.micro_batches > shape.micro_batches) return std::nullopt;
     if (schedule.legal(few) || schedule.legal(longer)) continue;
-    const SlotOrder order = make_slot_order(schedule, few, blocking);
-    if (auto found = Attempt(order, make_slot_order(schedule, longer, blocking), per_round).run()) return found;
+    const SlotOrder order = make_slot_order(schedule, few, blocking, remembers);
+    if (auto found = Attempt(order, make_slot_order(schedule, longer, blocking, remembers), per_round).run()) return found;
   }
   return std::nullopt;
 }
@@ -245,9 +245,9 @@ SteadyOrder without_rounds(const SlotOrder& order) {
   return whole;
 }
 
-const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking) {
-  const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.micro_batches % round_of(shape), blocking};
-  const Key by_number{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, blocking};
+const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
+  const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.micro_batches % round_of(shape), blocking, remembers};
+  const Key by_number{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, blocking, remembers};
   bool known = false;
   {
     const std::shared_lock lock(mutex_);
@@ -263,11 +263,11 @@ const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShap
   if (!known) {
     ScheduleShape many = shape; // a short step must not hide the rounds of long ones
     many.micro_batches += 16 * std::max(shape.stages, round_of(shape)) * round_of(shape);
-    std::optional<SteadyOrder> built = make_steady_order(schedule, many, blocking);
+    std::optional<SteadyOrder> built = make_steady_order(schedule, many, blocking, remembers);
     const SteadyOrder* const steady = keep(steady_, by_rest, built ? std::make_unique<const SteadyOrder>(std::move(*built)) : nullptr);
     if (steady && steady->shape.micro_batches <= shape.micro_batches) return *steady;
   }
-  return *keep(whole_, by_number, std::make_unique<const SteadyOrder>(without_rounds(make_slot_order(schedule, shape, blocking))));
+  return *keep(whole_, by_number, std::make_unique<const SteadyOrder>(without_rounds(make_slot_order(schedule, shape, blocking, remembers))));
 }
 
 } // namespace foretrain

@@ -38,7 +38,8 @@ struct SteadyOrder {
 
 /// Finds the rounds of a schedule. Nothing when it has none that repeat (GPipe), or when `micro_batches` are too few to
 /// hold some. Only the remainder of the micro-batches counts: equal for all numbers with the same one.
-[[nodiscard]] std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking);
+[[nodiscard]] std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
+                                                           bool remembers = false);
 
 /// The order as it is, without rounds.
 [[nodiscard]] SteadyOrder without_rounds(const SlotOrder& order);
@@ -47,10 +48,11 @@ struct SteadyOrder {
 class SteadyTable {
 public:
   /// With rounds where the shape has some.
-  [[nodiscard]] const SteadyOrder& get(const Schedule& schedule, const ScheduleShape& shape, bool blocking);
+  [[nodiscard]] const SteadyOrder& get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
+                                       bool remembers = false);
 
 private:
-  using Key = std::tuple<std::string_view, int, int, int, bool>; ///< schedule, stages, chunks, micro-batches, blocking
+  using Key = std::tuple<std::string_view, int, int, int, bool, bool>; ///< schedule, stages, chunks, micro-batches, blocking, remembers
   using Orders = std::map<Key, std::unique_ptr<const SteadyOrder>>;
   std::shared_mutex mutex_;
   Orders steady_; ///< by the remainder of the micro-batches; null: no rounds

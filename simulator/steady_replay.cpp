@@ -16,9 +16,13 @@ double sum(const std::vector<double>& list) {
 
 /// More than the step can take: everything one after the other.
 double serial_seconds(const ScheduleShape& shape, int micro_batches, const SlotCosts& costs) {
-  const double slots = sum(costs.forward) + sum(costs.backward) + sum(costs.input) + sum(costs.weight);
+  const double slots = sum(costs.forward) + sum(costs.backward) + sum(costs.input) + sum(costs.weight) + sum(costs.forward_hold) + sum(costs.backward_hold);
   constexpr int kTransfers = 4; // of a micro-batch and chunk over a boundary: both directions, waited for at both ends
-  return micro_batches * (slots + kTransfers * shape.chunks * sum(costs.p2p)) + sum(costs.first_forward) + sum(costs.last_backward) + sum(costs.start) + sum(costs.tail);
+  const double transfers = std::max({sum(costs.p2p), sum(costs.gradient_p2p), sum(costs.crowded)});
+  double added = 0; // no slot comes after more than one other
+  for (const auto& chunk : costs.after)
+    for (const double seconds : chunk) added += std::max(0.0, seconds);
+  return micro_batches * (slots + added + kTransfers * shape.chunks * transfers) + sum(costs.first_forward) + sum(costs.last_backward) + sum(costs.behind) + sum(costs.start) + sum(costs.tail);
 }
 
 /// Replays a line of steps.
@@ -44,7 +48,8 @@ public:
       LaneTimes& clock = clocks[cost.stage];
       for (std::size_t lane = 0; lane < kLanes; ++lane) {
         const double arrival = needed[lane] + cost.latency[lane];
-        clock[lane] = (clock[lane] > arrival ? clock[lane] : arrival) + cost.seconds[lane];
+        const double free = clock[lane] + cost.hold[lane];
+        clock[lane] = (free > arrival ? free : arrival) + cost.seconds[lane];
       }
       *end = clock;
     }
@@ -80,8 +85,10 @@ LaneTimes fill_costs(const SteadyOrder& order, int micro_batches, const std::vec
       const StepKind& kind = order.kinds[k];
       SteadyWorkspace::Cost& cost = workspace.costs[k];
       cost.stage = kind.stage;
-      cost.seconds[lane] = on_grid(step_seconds(kind, order.shape, own), grid);
-      cost.latency[lane] = kind.boundary < 0 || own.p2p.empty() ? 0 : on_grid(own.p2p[static_cast<std::size_t>(kind.boundary)], grid);
+      const double seconds = step_seconds(kind, order.shape, own);
+      cost.hold[lane] = on_grid(step_hold(kind, order.shape, own), grid);
+      cost.seconds[lane] = on_grid(seconds, grid);
+      cost.latency[lane] = on_grid(step_latency(kind, order.shape, own, seconds), grid);
     }
   }
   return grids;

@@ -17,6 +17,7 @@ using LaneTimes = std::array<double, kLanes>;
 /// Memory that replays reuse. One per thread.
 struct SteadyWorkspace {
   struct Cost {
+    LaneTimes hold{};
     LaneTimes seconds{};
     LaneTimes latency{};
     std::size_t stage = 0;

@@ -48,21 +48,10 @@ bool needs_send(const ScheduleSlot& slot, const ScheduleShape& shape, int stage)
   return is_gradient(slot.pass) && depth > 0;
 }
 
-namespace {
-
-/// Slots that share one batch of transfers: [first, end) of the order.
-struct Unit {
-  std::size_t first = 0;
-  std::size_t end = 0;
-};
-
-/// Megatron's interleaved schedule, when it does not overlap, runs a forward and a backward between two batches once it
-/// is warm (schedules.py, forward_backward_pipelining_with_interleaving; the warm-up is 2 (p - i - 1) + (v - 1) N
-/// slots). Everything else communicates after every slot.
-std::vector<Unit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage) {
+std::vector<SlotUnit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage) {
   const int group = shape.group == 0 ? shape.stages : shape.group;
   const auto warm_up = static_cast<std::size_t>(2 * (shape.stages - stage - 1) + (shape.chunks - 1) * group);
-  std::vector<Unit> units;
+  std::vector<SlotUnit> units;
   for (std::size_t i = 0; i < order.size();) {
     const bool pair = shape.chunks > 1 && i >= warm_up && i + 1 < order.size() && order[i].pass == Pass::forward &&
                       is_gradient(order[i + 1].pass);
@@ -72,19 +61,21 @@ std::vector<Unit> units_of(const std::vector<ScheduleSlot>& order, const Schedul
   return units;
 }
 
+namespace {
+
 /// After each unit, what it made is sent and what the next one needs is received, in one batch that compute waits for.
 std::vector<Instruction> blocking_instructions(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
                                                int stage) {
   std::vector<Instruction> list;
   list.reserve(order.size() * 5);
-  const std::vector<Unit> units = units_of(order, shape, stage);
+  const std::vector<SlotUnit> units = units_of(order, shape, stage);
   int batch = 0;
-  const auto each = [&](const Unit& unit, bool sends, InstructionKind kind, int number) {
+  const auto each = [&](const SlotUnit& unit, bool sends, InstructionKind kind, int number) {
     for (std::size_t i = unit.first; i < unit.end; ++i)
       if (sends ? needs_send(order[i], shape, stage) : needs_receive(order[i], shape, stage))
         list.push_back(transfer(kind, order[i], sends ? -source(order[i]) : source(order[i]), number));
   };
-  const auto exchange = [&](const Unit& before, const Unit& after) {
+  const auto exchange = [&](const SlotUnit& before, const SlotUnit& after) {
     const std::size_t start = list.size();
     each(before, true, InstructionKind::send, batch);
     each(after, false, InstructionKind::receive, batch);
@@ -92,10 +83,10 @@ std::vector<Instruction> blocking_instructions(const std::vector<ScheduleSlot>& 
     each(after, false, InstructionKind::wait_receive, -1);
     if (list.size() > start) ++batch;
   };
-  exchange({}, units.empty() ? Unit{} : units.front());
+  exchange({}, units.empty() ? SlotUnit{} : units.front());
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (std::size_t i = units[u].first; i < units[u].end; ++i) list.push_back(run(order[i]));
-    exchange(units[u], u + 1 < units.size() ? units[u + 1] : Unit{});
+    exchange(units[u], u + 1 < units.size() ? units[u + 1] : SlotUnit{});
   }
   return list;
 }

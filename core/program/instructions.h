@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "core/program/program.h"
@@ -19,5 +20,15 @@ namespace foretrain {
 /// Whether the slot's input comes from another stage, and whether its output goes to one.
 [[nodiscard]] bool needs_receive(const ScheduleSlot& slot, const ScheduleShape& shape, int stage);
 [[nodiscard]] bool needs_send(const ScheduleSlot& slot, const ScheduleShape& shape, int stage);
+
+/// Slots that share one batch of blocking transfers: [first, end) of the stage's order.
+struct SlotUnit {
+  std::size_t first = 0;
+  std::size_t end = 0;
+};
+/// Megatron's interleaved schedule, when it does not overlap, runs a forward and a backward between two batches once it
+/// is warm (schedules.py, forward_backward_pipelining_with_interleaving; the warm-up is 2 (p - i - 1) + (v - 1) N
+/// slots). Everything else communicates after every slot.
+[[nodiscard]] std::vector<SlotUnit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage);
 
 } // namespace foretrain
