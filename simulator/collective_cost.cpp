@@ -26,6 +26,20 @@ int table_kind(Collective kind) {
   return kNoTable;
 }
 
+Collective collective_of(TableKind kind) {
+  switch (kind) {
+  case TableKind::all_reduce:
+    return Collective::all_reduce;
+  case TableKind::all_gather:
+    return Collective::all_gather;
+  case TableKind::reduce_scatter:
+    return Collective::reduce_scatter;
+  case TableKind::all_to_all:
+    return Collective::all_to_all;
+  }
+  return Collective::all_reduce;
+}
+
 int members(const GroupShape& shape, int tier) {
   return shape.per_tier[static_cast<std::size_t>(tier)];
 }
@@ -197,6 +211,11 @@ double CostModel::formula(Collective kind, const GroupShape& shape, double bytes
   return 0;
 }
 
+/// The formula for what a table measured.
+double CostModel::anchored(const CollectiveTable& table, int log2_bytes) const {
+  return formula(collective_of(table.kind), flat(table.per_node, table.nodes), std::exp2(log2_bytes), 1);
+}
+
 double CostModel::at(const Table& table, double log2_bytes) {
   const double clamped = std::clamp(log2_bytes, 0.0, static_cast<double>(kSizes) - 1.001);
   const auto left = static_cast<std::size_t>(clamped);
@@ -225,7 +244,8 @@ Cost CostModel::from_tables(Collective kind, const GroupShape& shape, double byt
     }
   }
   const double size = std::log2(std::max(1.0, bytes));
-  if (below && key(*below) == wanted && shape.tier() <= 1) return {std::exp2(at(*below, size)), Evidence::interpolated};
+  const auto evidence = [](const Table& table) { return table.elsewhere ? Evidence::fitted : Evidence::interpolated; };
+  if (below && key(*below) == wanted && shape.tier() <= 1) return {std::exp2(at(*below, size)), evidence(*below)};
   const auto flat_formula = [&](int count) {
     return formula(kind, several ? flat(per_node, count) : flat(count, 1), bytes, 1);
   };
@@ -233,7 +253,8 @@ Cost CostModel::from_tables(Collective kind, const GroupShape& shape, double byt
     const double left = std::log2(static_cast<double>(key(*below)));
     const double right = std::log2(static_cast<double>(key(*above)));
     const double share = (std::log2(static_cast<double>(wanted)) - left) / (right - left);
-    return {std::exp2(at(*below, size) * (1 - share) + at(*above, size) * share), Evidence::interpolated};
+    return {std::exp2(at(*below, size) * (1 - share) + at(*above, size) * share),
+            std::max(evidence(*below), evidence(*above))};
   }
   const double by_formula = formula(kind, shape, bytes, 1);
   if (below) {

@@ -89,9 +89,31 @@ double beyond(const CollectiveTable& table, double log2_bytes) {
   return std::log2(end + (std::exp2(log2_bytes) - bytes) * std::max(slope, kLeastShare * end / bytes));
 }
 
-/// Whether a figure of this cluster is the one a table was measured with.
+/// log2 of a table's seconds for 2^`log2_bytes` bytes: between sizes by the logarithm, below the first its time.
+double log2_seconds(const CollectiveTable& table, double log2_bytes) {
+  const std::vector<double>& sizes = table.log2_bytes;
+  const auto above = std::lower_bound(sizes.begin(), sizes.end(), log2_bytes);
+  if (above == sizes.begin()) return std::log2(table.microseconds.front() * 1e-6);
+  if (above == sizes.end()) return beyond(table, log2_bytes);
+  const auto right = static_cast<std::size_t>(above - sizes.begin());
+  const double share = (log2_bytes - sizes[right - 1]) / (sizes[right] - sizes[right - 1]);
+  const double low = std::log2(table.microseconds[right - 1] * 1e-6);
+  const double high = std::log2(table.microseconds[right] * 1e-6);
+  return low + (high - low) * share;
+}
+
+/// Whether two figures differ by no more than this ratio.
 bool close_to(double value, double reference, double ratio) {
   return reference > 0 && value <= reference * ratio && value * ratio >= reference;
+}
+
+/// Whether what was measured over one link is as good as measured over the other.
+bool same_link(const TierSpec& a, const TierSpec& b) {
+  constexpr double kSameBandwidth = 1.05;
+  constexpr double kSameLatency = 1.5;
+  return a.background_load == b.background_load && a.link.efficiency == b.link.efficiency &&
+         close_to(a.link.bandwidth.value, b.link.bandwidth.value, kSameBandwidth) &&
+         close_to(a.link.latency.value, b.link.latency.value, kSameLatency);
 }
 
 } // namespace
@@ -155,48 +177,46 @@ void CostModel::set_tiers(const ClusterSpec& cluster) {
   }
 }
 
+/// Formulas of the same device over other links.
+CostModel CostModel::over(const ClusterSpec& cluster) const {
+  CostModel model;
+  model.calibration_.inner = calibration_.inner;
+  model.calibration_.network = calibration_.network;
+  model.set_tiers(cluster);
+  return model;
+}
+
+/// A table holds for the links that it was measured on. On others each of its times takes as much more or less as the
+/// formula says: with a table for some links and the formula for the rest, a slower link could be the faster one.
 void CostModel::set_tables(const ClusterSpec& cluster) {
-  constexpr double kSameLink = 1.05;
-  constexpr double kSameLatency = 1.5;
   constexpr double kSameEfficiency = 1.13; // presets state 0.8 to 0.95 for networks that reach 0.9
-  const auto untouched = [](const TierSpec& tier, double efficiency) {
-    return tier.background_load == 0 &&
-           close_to(decided(tier.link.efficiency, efficiency), efficiency, kSameEfficiency);
-  };
-  const TierSpec& node = cluster.tiers.front();
-  const bool same_node = calibration_.inner_link && untouched(node, calibration_.inner.efficiency) &&
-                         close_to(node.link.bandwidth.value, calibration_.inner_link->value, kSameLink);
-  if (!same_node) return;
+  if (!calibration_.inner_link) return;
+  ClusterSpec here = cluster;
+  for (std::size_t i = 0; i < here.tiers.size(); ++i) {
+    const double reached = tiers_[i].scale_up ? calibration_.inner.efficiency : calibration_.network.efficiency;
+    double& stated = here.tiers[i].link.efficiency;
+    if (close_to(decided(stated, reached), reached, kSameEfficiency)) stated = 0;
+  }
+  const CostModel now = over(here);
   for (const CollectiveTable& measured : calibration_.collectives) {
-    if (measured.nodes > 1) {
-      if (cluster.tiers.size() < 2) continue;
-      const TierSpec& outer = cluster.tiers[1];
-      if (!untouched(outer, calibration_.network.efficiency) ||
-          !close_to(outer.link.bandwidth.value, measured.network->value, kSameLink) ||
-          !close_to(outer.link.latency.value, measured.latency->value, kSameLatency))
-        continue;
+    const bool several = measured.nodes > 1;
+    if (several && cluster.tiers.size() < 2) continue;
+    ClusterSpec there = here;
+    there.tiers[0].link.bandwidth = *calibration_.inner_link;
+    there.tiers[0].link.efficiency = 0;
+    there.tiers[0].background_load = 0;
+    if (several) {
+      there.tiers[1].link = {.bandwidth = *measured.network, .latency = *measured.latency, .efficiency = 0};
+      there.tiers[1].background_load = 0;
     }
     Table table;
     table.per_node = measured.per_node;
     table.nodes = measured.nodes;
-    const std::vector<double>& sizes = measured.log2_bytes;
-    for (int i = 0; i < kSizes; ++i) {
-      const double size = i;
-      const auto above = std::lower_bound(sizes.begin(), sizes.end(), size);
-      const auto right = static_cast<std::size_t>(above - sizes.begin());
-      double seconds = 0; // log2
-      if (above == sizes.begin()) {
-        seconds = std::log2(measured.microseconds.front() * 1e-6);
-      } else if (above == sizes.end()) {
-        seconds = beyond(measured, size);
-      } else {
-        const double share = (size - sizes[right - 1]) / (sizes[right] - sizes[right - 1]);
-        const double low = std::log2(measured.microseconds[right - 1] * 1e-6);
-        const double high = std::log2(measured.microseconds[right] * 1e-6);
-        seconds = low + (high - low) * share;
-      }
-      table.log2_seconds[static_cast<std::size_t>(i)] = seconds;
-    }
+    table.elsewhere = !same_link(here.tiers[0], there.tiers[0]) || (several && !same_link(here.tiers[1], there.tiers[1]));
+    const CostModel then = over(there);
+    for (int i = 0; i < kSizes; ++i)
+      table.log2_seconds[static_cast<std::size_t>(i)] =
+          log2_seconds(measured, i) + std::log2(now.anchored(measured, i) / then.anchored(measured, i));
     tables_[static_cast<std::size_t>(measured.kind)].push_back(table);
   }
   for (std::vector<Table>& list : tables_)

@@ -109,6 +109,7 @@ private:
   struct Table {
     int per_node = 0;
     int nodes = 1;
+    bool elsewhere = false; ///< measured over other links than these
     std::array<double, kSizes> log2_seconds{};
   };
   /// Bytes per rank on each tier and the latency of an all-to-all.
@@ -123,6 +124,8 @@ private:
   }
   void set_tiers(const ClusterSpec& cluster);
   void set_tables(const ClusterSpec& cluster);
+  [[nodiscard]] CostModel over(const ClusterSpec& cluster) const;
+  [[nodiscard]] double anchored(const CollectiveTable& table, int log2_bytes) const;
 
   [[nodiscard]] double gemm_seconds(const Kernel& kernel) const;
   [[nodiscard]] double attention_seconds(const Kernel& kernel) const;

@@ -1,4 +1,6 @@
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include "tests/simulator/cost_fixture.h"
 
@@ -217,6 +219,43 @@ TEST_P(Monotone, WireAddsUpToTheDuration) {
       }
 }
 
+/// Durations over clusters that get better step by step.
+void expect_never_slower(const std::vector<ClusterSpec>& better, const std::vector<GroupShape>& groups,
+                         const std::string& what) {
+  std::vector<CostModel> models;
+  for (const ClusterSpec& spec : better) models.push_back(model(spec));
+  for (const Collective kind : kAll)
+    for (const GroupShape& group : groups)
+      for (const std::int64_t bytes : {std::int64_t{4096}, kMiB, 64 * kMiB, kGiB})
+        for (std::size_t i = 1; i < models.size(); ++i) {
+          const double before = models[i - 1].collective(kind, group, DType::bf16, Bytes(bytes)).seconds;
+          const double after = models[i].collective(kind, group, DType::bf16, Bytes(bytes)).seconds;
+          ASSERT_LE(after, before * (1 + 1e-9)) << what << ", step " << i << ", collective " << static_cast<int>(kind)
+                                                << ", " << group.size << " ranks, " << bytes << " bytes";
+        }
+}
+
+// A measured table speaks for its own links; a table on one side of a border and a formula on the other would let a
+// slower link win.
+TEST_P(Monotone, ABetterLinkIsNeverSlower) {
+  for (const std::size_t tier : {0U, 1U}) {
+    std::vector<ClusterSpec> wider, idler;
+    for (const double scale : {0.25, 0.5, 0.8, 0.94, 0.97, 1.0, 1.03, 1.06, 1.25, 2.0}) {
+      wider.push_back(spec_of(GetParam()));
+      wider.back().tiers[tier].link.bandwidth = BytesPerSecond(scale * wider.back().tiers[tier].link.bandwidth.value);
+    }
+    for (const double load : {0.9, 0.5, 0.1, 0.01, 0.0}) {
+      idler.push_back(spec_of(GetParam()));
+      idler.back().tiers[tier].background_load = load;
+    }
+    const std::string where = GetParam() + ", tier " + std::to_string(tier);
+    const std::vector<GroupShape> groups =
+        tier == 0 ? std::vector{shape(2), shape(4), shape(8)} : std::vector{shape(1, 8), shape(8, 2), shape(8, 5), shape(8, 64)};
+    expect_never_slower(wider, groups, where + ", bandwidth");
+    expect_never_slower(idler, groups, where + ", background load");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, Monotone, ::testing::Values("a100", "h100", "h200", "b200", "unheard-of"),
                          [](const auto& each) {
                            return each.param == "unheard-of" ? std::string("formula") : each.param;
@@ -234,7 +273,7 @@ TEST(Collectives, AGroupOfOneCostsNothing) {
   for (const Collective kind : kAll) EXPECT_EQ(costs.collective(kind, shape(1), DType::bf16, Bytes(kGiB)).seconds, 0);
 }
 
-TEST(Collectives, TablesDoNotApplyToAnotherLink) {
+TEST(Collectives, TablesAreScaledToAnotherLink) {
   ClusterSpec halved = cluster(h100(), 2);
   halved.tiers.front().link.bandwidth = BytesPerSecond(225e9);
   const Cost cost = model(halved).collective(Collective::all_reduce, shape(8), DType::bf16, Bytes(kGiB));
