@@ -204,14 +204,15 @@ private:
     chart_->setAccessibleDescription(text);
   }
 
+  static constexpr double kTitle = 0.24; ///< share of a node's box above its devices
   [[nodiscard]] QRectF node_box(int node) const { return {node % columns_ + 0.04, node / columns_ + 0.04, 0.92, 0.92}; }
   [[nodiscard]] QRectF cell(int rank) const {
     const QRectF node = node_box(rank / per_node_);
     const int lines = (per_node_ + cell_columns_ - 1) / cell_columns_;
     const int at = rank % per_node_;
     const double w = node.width() / (cell_columns_ + 0.4);
-    const double h = node.height() * 0.82 / lines;
-    return {node.left() + (at % cell_columns_ + 0.25) * w, node.top() + node.height() * 0.15 + (at / cell_columns_) * h, w * 0.9, h * 0.86};
+    const double h = node.height() * (0.97 - kTitle) / lines;
+    return {node.left() + (at % cell_columns_ + 0.25) * w, node.top() + node.height() * kTitle + (at / cell_columns_) * h, w * 0.9, h * 0.86};
   }
   static QRectF pixels(const Frame& frame, const QRectF& box) { return QRectF(frame.at(box.left(), box.top()), frame.at(box.right(), box.bottom())).normalized(); }
 
@@ -237,7 +238,7 @@ private:
       painter.setBrush(theme().window);
       painter.drawRoundedRect(box, 4, 4);
       const QString name = QStringLiteral("node %1").arg(node);
-      if (box.height() * 0.15 > metrics.height() * 0.8 && box.width() > metrics.horizontalAdvance(name) + 8) {
+      if (box.height() * kTitle > metrics.height() && box.width() > metrics.horizontalAdvance(name) + 8) {
         painter.setPen(theme().muted);
         painter.drawText(QPointF(box.left() + 6, box.top() + metrics.ascent() + 1), name);
       }
@@ -271,7 +272,12 @@ private:
       for (const int member : mesh_.members(group, rank_))
         if (member < last) painter.drawRect(pixels(frame, cell(member)).adjusted(-inset, -inset, inset, inset));
       const GroupShape& shape = mesh_.shape(group);
-      painter.drawText(QPointF(frame.area.left() + 6, y), QStringLiteral("%1: %2 ranks, %3 per node on %4 nodes").arg(QString::fromLatin1(kGroupNames[i])).arg(shape.size).arg(shape.per_node()).arg(shape.nodes()));
+      painter.drawText(QPointF(frame.area.left() + 6, y), QStringLiteral("%1: %2 ranks, %3 per node on %4 %5")
+                           .arg(QString::fromLatin1(kGroupNames[i]))
+                           .arg(shape.size)
+                           .arg(shape.per_node())
+                           .arg(shape.nodes())
+                           .arg(shape.nodes() == 1 ? QStringLiteral("node") : QStringLiteral("nodes")));
       y -= QFontMetricsF(painter.font()).height();
       inset += 1.5;
     }
