@@ -24,7 +24,7 @@ std::optional<Layout> layout_in(const Json& json) {
 
 } // namespace
 
-Json to_json(const Edits& edits, Json before) {
+Json with_edits(const Edits& edits, Json before) {
   Json json = before.is_object() ? std::move(before) : Json::object();
   json["version"] = 1;
   json["study"] = edits.document;

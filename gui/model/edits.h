@@ -30,7 +30,7 @@ struct Edits {
 };
 
 /// For the session file: unknown keys of `before` are kept.
-[[nodiscard]] Json to_json(const Edits& edits, Json before);
+[[nodiscard]] Json with_edits(const Edits& edits, Json before);
 /// What does not read is left out: a file of another version must not keep the session from opening.
 [[nodiscard]] Edits edits_from(const Json& json);
 

@@ -326,7 +326,7 @@ Result<void> Session::open_file(const std::filesystem::path& path) {
 
 Result<void> Session::save_view_state() {
   if (path_.empty() || conflicted_) return {};
-  view_state_ = to_json(edits_, view_state_);
+  view_state_ = with_edits(edits_, view_state_);
   std::string text = view_state_.dump();
   FORETRAIN_TRY(const bool written, file_.write_view_state(path_, written_, text));
   if (written) {
