@@ -207,7 +207,7 @@ TEST(Edits, KeepKeysOfOtherPrograms) {
   edits.document = test::small_document();
   edits.chips = {{Chip::Kind::column, "tp", "8"}};
   edits.sort = {{"memory_gib", true}};
-  const Json json = to_json(edits, Json{{"of-tomorrow", 7}});
+  const Json json = with_edits(edits, Json{{"of-tomorrow", 7}});
   EXPECT_EQ(json["of-tomorrow"], 7);
   EXPECT_EQ(edits_from(json), edits);
   EXPECT_EQ(edits_from(Json("nonsense")), Edits());
