@@ -26,7 +26,7 @@ void replay_of_70b(benchmark::State& state) {
   const Program program = lower(plan, semantics);
   std::int64_t steps = 0;
   for (auto _ : state) {
-    const Result<Simulation> result = replay(program, cost, semantics);
+    Result<Simulation> result = replay(program, cost, semantics);
     steps = result->steps;
     benchmark::DoNotOptimize(result);
   }
