@@ -95,6 +95,10 @@ MainWindow::MainWindow(Environment environment, std::unique_ptr<QSettings> setti
 MainWindow::~MainWindow() {
   session_.set_wake(nullptr);
   session_.close();
+  // Views and panels stop observing the session when they go; as children they would outlive it.
+  delete takeCentralWidget();
+  delete study_dock_;
+  delete details_dock_;
 }
 
 void MainWindow::build_center() {
