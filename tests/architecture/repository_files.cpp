@@ -1,4 +1,5 @@
 #include "tests/architecture/repository_files.h"
+#include "tests/support/places.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -21,7 +22,7 @@ bool is_skipped(const std::filesystem::path& path) {
 } // namespace
 
 std::vector<RepositoryFile> repository_files() {
-  const std::filesystem::path root = FORETRAIN_SOURCE_DIR;
+  const std::filesystem::path root = test::source_folder();
   std::vector<RepositoryFile> files;
   for (auto entry = std::filesystem::recursive_directory_iterator(root);
        entry != std::filesystem::recursive_directory_iterator(); ++entry) {

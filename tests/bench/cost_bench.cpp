@@ -2,12 +2,13 @@
 
 #include "core/spec/presets.h"
 #include "simulator/cost.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 CostModel model(const char* name) {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   const ClusterSpec cluster = *data.cluster(name);
   return *CostModel::make(cluster, *load_calibration(data.root, cluster.device));
 }

@@ -5,13 +5,14 @@
 #include "core/spec/calibration.h"
 #include "core/spec/presets.h"
 #include "simulator/replay.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 /// Llama-3-70B (80 layers), TP8 PP8, 1F1B.
 void replay_of_70b(benchmark::State& state) {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   Plan plan;
   plan.model = data.model("llama3-70b").value();
   plan.cluster = load_cluster(data, "dgx-h100", 64).value();

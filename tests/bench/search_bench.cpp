@@ -5,12 +5,13 @@
 #include "core/spec/calibration.h"
 #include "core/spec/presets.h"
 #include "planner/search.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 void search_of_70b(benchmark::State& state) {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   Study study;
   study.model = data.model("llama3-70b").value();
   study.cluster = load_cluster(data, "dgx-h100", 64).value();

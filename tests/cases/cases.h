@@ -12,12 +12,13 @@
 #include "core/spec/presets.h"
 #include "planner/rules/rule.h"
 #include "planner/search.h"
+#include "tests/support/places.h"
 
 /// What the cases share: plans from presets, their verdict, memory and prediction. Sources of the cases: docs/cases.md.
 namespace foretrain::cases {
 
 inline DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 inline Plan plan_of(ModelSpec model, const std::string& cluster, int devices, int sequence, std::int64_t global_batch,

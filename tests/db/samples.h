@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "db/store.h"
+#include "tests/support/places.h"
 
 /// Values for the tests of the store: every member set, so that a column that is forgotten shows.
 namespace foretrain::test {
@@ -106,7 +107,7 @@ inline std::vector<NewCandidate> sample_batch(int first, int size) {
 }
 
 inline DataFolder data_folder() {
-  return DataFolder{std::filesystem::path(FORETRAIN_SOURCE_DIR) / "data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 } // namespace foretrain::test

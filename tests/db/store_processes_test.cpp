@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "tests/db/samples.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
@@ -24,7 +25,7 @@ public:
     if (process_ == 0) {
       ::dup2(ends[1], 1);
       ::close(ends[0]);
-      const std::string program = FORETRAIN_BINARY_DIR "/tests/store_writer";
+      const std::string program = test::build_folder() / "tests/store_writer";
       const std::string data = data_folder().root.string();
       ::execl(program.c_str(), program.c_str(), database.c_str(), data.c_str(), std::to_string(batches).c_str(),
               std::to_string(kBatchSize).c_str(), static_cast<char*>(nullptr));

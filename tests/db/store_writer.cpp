@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define FORETRAIN_SOURCE_DIR ""
 #include "tests/db/samples.h"
+#include "tests/support/places.h"
 
 int main(int argc, char** argv) {
   using namespace foretrain;

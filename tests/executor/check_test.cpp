@@ -12,6 +12,7 @@
 #include "core/program/lower.h"
 #include "core/spec/presets.h"
 #include "executor/table.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
@@ -46,7 +47,7 @@ MoeSpec experts() {
 }
 
 Semantics semantics(const std::string& name = "foretrain") {
-  return DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics(name).value();
+  return DataFolder{test::source_folder() / "data"}.semantics(name).value();
 }
 
 TEST(CheckRunnable, AdmitsADensePlanAndItsProgram) {
@@ -164,7 +165,7 @@ TEST(CheckRunnable, FindsOpsWithoutCodeInAProgram) {
 }
 
 TEST(CheckRunnable, TheTableOfWhatRunsStandsInTheDocs) {
-  std::ifstream file(std::string(FORETRAIN_SOURCE_DIR) + "/docs/executor.md");
+  std::ifstream file(test::source_folder() / "docs/executor.md");
   const std::string docs{std::istreambuf_iterator<char>(file), {}};
   const std::string table = runnable_table(semantics());
   EXPECT_NE(docs.find(table), std::string::npos) << "docs/executor.md must have this table:\n" << table;

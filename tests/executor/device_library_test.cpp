@@ -1,4 +1,5 @@
 #include "executor/communicators/device_library.h"
+#include "tests/support/places.h"
 
 #include <fstream>
 
@@ -10,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kPrograms = fs::path(FORETRAIN_BINARY_DIR) / "bin";
+const fs::path kPrograms = test::build_folder() / "bin";
 
 bool built(Backend backend) {
   return fs::exists(kPrograms / ("foretrain-" + std::string(id_of(backend)) + ".so"));

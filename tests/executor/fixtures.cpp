@@ -23,6 +23,7 @@
 #include "executor/checkpoint/state.h"
 #include "executor/communicators/gloo.h"
 #include "executor/slices.h"
+#include "tests/support/places.h"
 
 namespace foretrain::executor_fixtures {
 namespace {
@@ -141,7 +142,7 @@ Plan plan_of(const ModelSpec& model, const Layout& layout) {
 }
 
 Program lowered(const Plan& plan) {
-  const auto semantics = DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics("foretrain");
+  const auto semantics = DataFolder{test::source_folder() / "data"}.semantics("foretrain");
   EXPECT_TRUE(semantics) << to_string(semantics.error());
   Program program = lower(plan, *semantics);
   for (const Problem& problem : check(program)) ADD_FAILURE() << "the Program is wrong: " << problem.text;

@@ -6,6 +6,7 @@
 
 #include "executor/communicators/device_library.h"
 #include "tests/executor/process_fixture.h"
+#include "tests/support/places.h"
 
 /// What needs a GPU (ctest -L gpu): skipped, with the reason, where there is none. Two to four ranks share what there is.
 namespace foretrain {
@@ -18,7 +19,7 @@ constexpr double kLoss = 1e-12; ///< relative; the same sums in another order, i
 
 /// The backend of this machine's GPUs.
 Result<Backend> backend_here() {
-  const fs::path programs = fs::path(FORETRAIN_BINARY_DIR) / "bin";
+  const fs::path programs = test::build_folder() / "bin";
   const auto nccl = devices_of(Backend::nccl, programs);
   if (nccl) return Backend::nccl;
   if (devices_of(Backend::rccl, programs)) return Backend::rccl;

@@ -8,6 +8,7 @@
 #include "core/spec/presets.h"
 #include "executor/check.h"
 #include "tests/executor/fixtures.h"
+#include "tests/support/places.h"
 
 namespace foretrain::executor_fixtures {
 namespace {
@@ -42,7 +43,7 @@ Option model(const std::string& name, const ModelSpec& spec) {
 
 bool runs(const Row& row) {
   static const Semantics semantics =
-      DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics("foretrain").value();
+      DataFolder{test::source_folder() / "data"}.semantics("foretrain").value();
   const Plan plan = plan_of(row);
   if (plan.layout.world() > kMostRanks || plan.layout.ep * plan.layout.etp > plan.layout.world()) return false;
   return check_runnable(plan, semantics).empty();

@@ -10,6 +10,7 @@
 #include "core/spec/names.h"
 #include "core/spec/presets.h"
 #include "tests/executor/fixtures.h"
+#include "tests/support/places.h"
 
 /// What the allocator counted on each rank against what the Program says.
 namespace foretrain {
@@ -118,7 +119,7 @@ std::int64_t scratch_of_norm(const Role& role, int index) {
 
 /// What the Program says of the host.
 double host_bytes(const Plan& plan, const Program& program, const Role& role) {
-  const auto semantics = DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"}.semantics("foretrain");
+  const auto semantics = DataFolder{test::source_folder() / "data"}.semantics("foretrain");
   const LayerContext context = make_context(plan.model, plan.job, *semantics, plan.layout, plan.cluster.device,
                                             program.split_backward);
   return static_cast<double>(data::host_memory(context, program, role).value);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/json.h"
+#include "tests/support/places.h"
 
 /// `foretrain-run` as a user starts it: one process per rank.
 namespace foretrain::test {
@@ -49,7 +50,7 @@ protected:
 
   /// Starts it with its output in the files out.txt and err.txt.
   pid_t start(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), FORETRAIN_BINARY_DIR "/bin/foretrain-run");
+    arguments.insert(arguments.begin(), test::build_folder() / "bin/foretrain-run");
     std::vector<char*> words;
     for (std::string& argument : arguments) words.push_back(argument.data());
     words.push_back(nullptr);

@@ -12,6 +12,7 @@
 #include "executor/communicators/device_library.h"
 #include "executor/record.h"
 #include "tests/executor/process_fixture.h"
+#include "tests/support/places.h"
 
 /// `foretrain-run` as a user starts it: one process per rank.
 namespace foretrain {
@@ -23,7 +24,7 @@ constexpr int kSteps = 3;
 constexpr double kLoss = 1e-12; ///< relative; the same sums in another order, in double
 
 TEST_F(ForetrainRun, LossesAndOpsOfSplitRunsAreThoseOfTheirPrograms) {
-  const DataFolder data{fs::path(FORETRAIN_SOURCE_DIR) / "data"};
+  const DataFolder data{test::source_folder() / "data"};
   std::vector<double> expected;
   for (const std::string layout :
        {R"("tp": 1)", R"("tp": 2)", R"("tp": 2, "sequence_parallel": true)", R"("pp": 2)", R"("dp_shard": 2)"}) {
@@ -173,7 +174,7 @@ TEST_F(ForetrainRun, SaysWhatABackendOfDevicesMisses) {
   write("plan.json", plan_text(R"("tp": 2)"));
   EXPECT_EQ(run({at("plan.json"), "--backend", "mpi"}), 1);
   for (const Backend backend : {Backend::nccl, Backend::rccl}) {
-    const auto devices = devices_of(backend, fs::path(FORETRAIN_BINARY_DIR) / "bin");
+    const auto devices = devices_of(backend, test::build_folder() / "bin");
     if (devices) continue; // ctest -L gpu
     const std::string name(id_of(backend));
     EXPECT_EQ(run({at("plan.json"), "--backend", name, "--out", at("run.json")}), 1);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/spec/presets.h"
+#include "tests/support/places.h"
 
 /// One target per program: libFuzzer calls it with inputs of its own (-DFORETRAIN_FUZZ=ON with clang), replay.cpp with those
 /// of a folder.
@@ -19,7 +20,7 @@ inline std::string_view text_of(const std::uint8_t* bytes, std::size_t size) {
 }
 
 inline DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 /// Ends the program as a sanitizer would.

@@ -8,12 +8,13 @@
 #include "core/program/lower.h"
 #include "core/program/text.h"
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 /// Programs as text, compared with files: FORETRAIN_UPDATE_GOLDEN=1 writes them anew.
 namespace foretrain {
 namespace {
 
-const std::filesystem::path kSource = FORETRAIN_SOURCE_DIR;
+const std::filesystem::path kSource = test::source_folder();
 
 class GoldenProgram : public testing::TestWithParam<std::string> {};
 

@@ -7,13 +7,14 @@
 
 #include "core/base/check.h"
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 namespace foretrain::gui::test {
 
 Environment environment() {
   Environment environment;
-  environment.data = DataFolder{std::string(FORETRAIN_SOURCE_DIR) + "/data"};
-  const std::filesystem::path programs = FORETRAIN_PROGRAMS;
+  environment.data = DataFolder{foretrain::test::source_folder() / "data"};
+  const std::filesystem::path programs = foretrain::test::build_folder() / "bin";
   environment.worker = programs / "foretrain-sim-worker";
   if (std::filesystem::exists(programs / "foretrain")) environment.command = programs / "foretrain";
   if (std::filesystem::exists(programs / "foretrain-run")) environment.executor = programs / "foretrain-run";
@@ -23,7 +24,7 @@ Environment environment() {
 }
 
 Json small_document() {
-  auto json = read_json_file(std::string(FORETRAIN_SOURCE_DIR) + "/tests/gui/small_study.json");
+  auto json = read_json_file(foretrain::test::source_folder() / "tests/gui/small_study.json");
   FORETRAIN_CHECK(json.has_value(), "the study of the tests reads");
   return *json;
 }

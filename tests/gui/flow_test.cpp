@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include <filesystem>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -14,6 +15,7 @@
 
 #include "gui/views/view.h"
 #include "tests/gui/window.h"
+#include "tests/support/places.h"
 
 /// What a person does, through the commands.
 namespace foretrain::gui {
@@ -161,9 +163,9 @@ TEST(Flow, WrongFilesSayWhyWithoutABox) {
   EXPECT_EQ(w->session().problems().size(), 2U);
 }
 
-void drop(QWidget& on, const char* file) {
+void drop(QWidget& on, const std::filesystem::path& file) {
   QMimeData data;
-  data.setUrls({QUrl::fromLocalFile(QString::fromUtf8(file))});
+  data.setUrls({QUrl::fromLocalFile(QString::fromStdString(file.string()))});
   QDragEnterEvent enter(QPoint(10, 10), Qt::CopyAction, &data, Qt::LeftButton, Qt::NoModifier);
   QApplication::sendEvent(&on, &enter);
   EXPECT_TRUE(enter.isAccepted()) << file;
@@ -173,10 +175,10 @@ void drop(QWidget& on, const char* file) {
 
 TEST(Flow, DropsOpen) {
   Window w;
-  drop(*w.window, FORETRAIN_SOURCE_DIR "/tests/gui/small_study.json");
+  drop(*w.window, foretrain::test::source_folder() / "tests/gui/small_study.json");
   ASSERT_TRUE(w->session().study());
   EXPECT_EQ(w->session().study()->job.global_batch, 32);
-  drop(*w.window, FORETRAIN_SOURCE_DIR "/tests/core/spec/configs/qwen3-8b.json");
+  drop(*w.window, foretrain::test::source_folder() / "tests/core/spec/configs/qwen3-8b.json");
   ASSERT_TRUE(w->session().study()) << w->session().problems().front().message;
   EXPECT_EQ(w->session().study()->model.layers, 36); // Qwen3-8B's config.json: num_hidden_layers
 }

@@ -6,6 +6,7 @@
 
 #include "core/spec/io.h"
 #include "simulator/cost.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
@@ -23,7 +24,7 @@ constexpr double kLink = 1.5e9;
 constexpr double kSame = 1e-3;        ///< relative; the synthetic times are exact, the fit solves in double
 
 ClusterSpec cluster() {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   return data.cluster("cpu-host").value();
 }
 

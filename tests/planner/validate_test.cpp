@@ -7,6 +7,7 @@
 #include "planner/validate/errors.h"
 #include "planner/validate/split.h"
 #include "planner/validate/terms.h"
+#include "tests/support/places.h"
 
 /// What `foretrain validate` counts: the protocol of docs/accuracy.md on rows made up here.
 namespace foretrain::validation {
@@ -156,7 +157,7 @@ TEST(AccuracyPage, KeepsItsRemarksAndFailsWhenAFigureGetsWorse) {
 }
 
 TEST(FittedConstants, AreInsideTheirRangesAndFew) {
-  const auto constants = read_fitted_constants(FORETRAIN_SOURCE_DIR "/data");
+  const auto constants = read_fitted_constants(test::source_folder() / "data");
   ASSERT_TRUE(constants) << to_string(constants.error());
   EXPECT_FALSE(constants->empty());
   for (const FittedConstant& constant : *constants) {

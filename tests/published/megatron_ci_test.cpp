@@ -4,6 +4,7 @@
 #include "core/program/memory.h"
 #include "core/spec/measurement.h"
 #include "core/spec/presets.h"
+#include "tests/support/places.h"
 
 /// Peak allocated memory of Megatron-LM's functional tests (NVIDIA/Megatron-LM@d98e8a64d tests/functional_tests): the
 /// last rank, so the last stage; dropout, layer norms, biases, learned positions. Rows of full width on a known number
@@ -17,7 +18,7 @@ struct Compared {
 };
 
 std::vector<Compared> compare(const std::string& file) {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   const auto assumptions = read_assumptions(data, file).value();
   const MeasurementFile read = read_measurements(data.root / "measured" / (file + ".csv"), assumptions).value();
   const MeasuredNames names = read_measured_names(data).value();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "simulator/cost.h"
+#include "tests/support/places.h"
 
 /// Devices and clusters for the tests of costs. Figures of the devices are those of data/devices.
 namespace foretrain::cost_test {
@@ -54,7 +55,7 @@ inline ClusterSpec cluster(const DeviceSpec& device, int nodes, double network_g
 }
 
 inline Calibration calibration(const DeviceSpec& device) {
-  const auto loaded = load_calibration(FORETRAIN_SOURCE_DIR "/data", device);
+  const auto loaded = load_calibration(test::source_folder() / "data", device);
   EXPECT_TRUE(loaded) << (loaded ? "" : to_string(loaded.error()));
   return loaded ? *loaded : Calibration{};
 }

@@ -6,12 +6,13 @@
 #include "core/spec/calibration.h"
 #include "core/spec/presets.h"
 #include "simulator/replay.h"
+#include "tests/support/places.h"
 
 /// Plans from presets, lowered, with the cost model of their cluster.
 namespace foretrain::lowered {
 
 inline DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 struct Case {

@@ -12,13 +12,14 @@
 
 #include "core/spec/io.h"
 #include "tests/simulator/lowered.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kWorker = FORETRAIN_BINARY_DIR "/bin/foretrain-sim-worker";
+const fs::path kWorker = test::build_folder() / "bin/foretrain-sim-worker";
 
 /// A program that stands in for the worker, to misbehave on purpose.
 class Script {

@@ -6,12 +6,13 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/presets.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 ModelSpec preset(const std::string& name) {
-  const auto model = DataFolder{FORETRAIN_SOURCE_DIR "/data"}.model(name);
+  const auto model = DataFolder{test::source_folder() / "data"}.model(name);
   EXPECT_TRUE(model) << (model ? "" : to_string(model.error()));
   return model ? *model : ModelSpec{};
 }
@@ -156,7 +157,7 @@ TEST(Flops, FeedForwardIsWhatTheModelHas) {
 // AMD-AGI/Primus PR 772: an unknown device is an error, never 312 TFLOP/s. NVIDIA/Megatron-LM issue 1276: 400 TFLOP/s
 // on H100 are 40 % of the dense 989, not 20 % of the sparse 1979.
 TEST(Flops, PeakIsDenseAndNeverGuessed) {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   const auto h100 = data.device("h100-sxm-80gb");
   ASSERT_TRUE(h100);
   const auto peak = dense_peak(*h100, Precision::bf16);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 /// Files as users have them: each gives an error that names the file, or the right answer; none crashes.
 namespace foretrain {
@@ -11,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 
 DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 class BadFile : public testing::Test {

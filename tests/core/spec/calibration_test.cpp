@@ -7,11 +7,12 @@
 
 #include "core/base/text.h"
 #include "core/spec/presets.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
-const std::filesystem::path kData = FORETRAIN_SOURCE_DIR "/data";
+const std::filesystem::path kData = test::source_folder() / "data";
 
 std::vector<std::filesystem::path> files() {
   std::vector<std::filesystem::path> found;

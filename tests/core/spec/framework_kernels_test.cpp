@@ -4,11 +4,12 @@
 
 #include "core/spec/intervals.h"
 #include "core/spec/presets.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
-const std::filesystem::path kData = FORETRAIN_SOURCE_DIR "/data";
+const std::filesystem::path kData = test::source_folder() / "data";
 
 struct Loaded {
   Semantics semantics;

@@ -1,4 +1,5 @@
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +7,7 @@ namespace foretrain {
 namespace {
 
 DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 /// The plan of docs, with one value replaced or added at a JSON pointer.

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 DataFolder data() {
-  return DataFolder{fs::path(FORETRAIN_SOURCE_DIR) / "data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 std::string header() {

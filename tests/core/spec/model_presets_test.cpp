@@ -6,12 +6,13 @@
 #include "core/spec/io.h"
 #include "core/spec/presets.h"
 #include "tests/core/spec/parameter_rows.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 DataFolder data() {
-  return {std::string(FORETRAIN_SOURCE_DIR) + "/data"};
+  return {test::source_folder() / "data"};
 }
 
 /// Preset to row of param_counts.csv: preset_rows.csv.

@@ -1,4 +1,5 @@
 #include "tests/core/spec/parameter_rows.h"
+#include "tests/support/places.h"
 
 #include <map>
 #include <stdexcept>
@@ -141,7 +142,7 @@ ModelSpec spec_of(const Fields& fields, const Json& other) {
 } // namespace
 
 std::string test_folder() {
-  return std::string(FORETRAIN_SOURCE_DIR) + "/tests/core/spec";
+  return test::source_folder() / "tests/core/spec";
 }
 
 std::vector<ParameterRow> parameter_rows() {

@@ -7,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 void expect_names(const std::vector<std::string>& names, std::size_t least, std::initializer_list<const char*> among) {

@@ -1,12 +1,13 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/presets.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 ClusterSpec preset(const char* name) {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"}.cluster(name).value();
+  return DataFolder{test::source_folder() / "data"}.cluster(name).value();
 }
 
 std::vector<int> fanouts(const Result<ClusterSpec>& cluster) {

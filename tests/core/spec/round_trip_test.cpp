@@ -2,6 +2,7 @@
 
 #include "core/spec/io.h"
 #include "tests/core/spec/random_specs.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 constexpr int kRounds = 300; ///< random specs of each kind; the seeds are fixed
 
 DataFolder data() {
-  return DataFolder{FORETRAIN_SOURCE_DIR "/data"};
+  return DataFolder{test::source_folder() / "data"};
 }
 
 /// What is written as text and read back is equal.

@@ -4,13 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/io.h"
+#include "tests/support/places.h"
 
 namespace foretrain {
 namespace {
 
 /// `FORETRAIN_UPDATE_GOLDEN=1` writes the page again.
 TEST(Schema, TheReferencePageIsMadeFromTheDescriptions) {
-  const std::filesystem::path file = FORETRAIN_SOURCE_DIR "/docs/file-formats.md";
+  const std::filesystem::path file = test::source_folder() / "docs/file-formats.md";
   if (std::getenv("FORETRAIN_UPDATE_GOLDEN")) { // NOLINT(concurrency-mt-unsafe): one thread
     ASSERT_TRUE(write_text_file(file, reference_page()));
   }
@@ -34,7 +35,7 @@ TEST(Schema, EveryNameHasOneAndOtherNamesDoNot) {
 
 /// What a writer writes has only keys that the schema lists: schema and writer come from one description.
 TEST(Schema, WrittenFilesHaveOnlyListedKeys) {
-  const DataFolder data{FORETRAIN_SOURCE_DIR "/data"};
+  const DataFolder data{test::source_folder() / "data"};
   const Json semantics_schema = schema("semantics").value();
   const Json model_schema = schema("model").value();
   for (const std::string& name : data.semantics()) {

@@ -1,4 +1,5 @@
 #include "tests/planner/cli/program.h"
+#include "tests/support/places.h"
 
 namespace foretrain::test {
 namespace {
@@ -158,7 +159,7 @@ TEST(SchemaCommand, PrintsEverySchemaOfItsList) {
 }
 
 TEST(ValidateCommand, ComparesWhatSaysEnoughAndSaysWhyItSkipsTheRest) {
-  const std::string rows = std::string(FORETRAIN_SOURCE_DIR) + "/data/measured/simumax_b200.csv";
+  const std::string rows = test::source_folder() / "data/measured/simumax_b200.csv";
   const Folder folder;
   const std::string other = folder.write("other.csv", "a,b\n1,2\n");
   const Outcome outcome = foretrain({"validate", rows, other, "--json"});

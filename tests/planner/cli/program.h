@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/json.h"
+#include "tests/support/places.h"
 
 /// Runs the built `foretrain` as its users do.
 namespace foretrain::test {
@@ -76,7 +77,7 @@ public:
   explicit Started(std::vector<std::string> arguments, const Options& options = {}) {
     const std::string out = options.out.empty() ? folder_ / "out" : options.out;
     const std::string err = folder_ / "err";
-    program_ = std::string(FORETRAIN_BINARY_DIR) + "/bin/foretrain";
+    program_ = test::build_folder() / "bin/foretrain";
     arguments.insert(arguments.begin(), program_);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
