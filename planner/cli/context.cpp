@@ -78,6 +78,10 @@ int terminal_width() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)
     return size.ws_col;
+  if (const char* columns = std::getenv("COLUMNS")) {
+    const long stated = std::strtol(columns, nullptr, 10);
+    if (stated >= 20 && stated <= 1000) return static_cast<int>(stated);
+  }
   return 80;
 }
 

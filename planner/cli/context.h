@@ -16,13 +16,13 @@ enum ExitCode { kDone = 0, kBadInput = 1, kNothingFits = 2, kInternal = 3, kInte
 /// What a command needs from outside. `main` makes it; nothing is read from the environment after that.
 struct Context {
   DataFolder data;
-  std::filesystem::path calibration;       ///< file of --calibration; empty: the user's, else a preset's
-  std::filesystem::path user_data;         ///< the user's folder: calibrations of this machine; empty when there is none
-  std::filesystem::path worker;            ///< foretrain-sim-worker; empty when it is not there
-  int rank = 0;                            ///< of this process, when a cluster's launcher started it
-  int width = 80;                          ///< of tables, in columns
-  bool color = false;                      ///< on stdout
-  bool progress = false;                   ///< stderr is a terminal
+  std::filesystem::path calibration; ///< file of --calibration; empty: the user's, else a preset's
+  std::filesystem::path user_data;   ///< the user's folder: calibrations of this machine; empty when there is none
+  std::filesystem::path worker;      ///< foretrain-sim-worker; empty when it is not there
+  int rank = 0;                      ///< of this process, when a cluster's launcher started it
+  int width = 80;                    ///< of tables, in columns
+  bool color = false;                ///< on stdout
+  bool progress = false;             ///< stderr is a terminal
   const std::atomic<bool>* stop = nullptr; ///< set by Ctrl-C
 };
 
@@ -43,7 +43,7 @@ void remark(const std::string& text);
 /// $XDG_DATA_HOME/foretrain, else ~/.local/share/foretrain; empty when the environment names neither.
 [[nodiscard]] std::filesystem::path user_data_folder();
 [[nodiscard]] int rank_in_environment(); ///< as torchrun, mpirun, PMI or srun set it; 0 when none did
-[[nodiscard]] int terminal_width();                 ///< of stdout; 80 when it is no terminal
+[[nodiscard]] int terminal_width();      ///< of stdout; when it is no terminal, $COLUMNS, else 80
 [[nodiscard]] std::string_view version();
 
 } // namespace foretrain::cli

@@ -110,7 +110,8 @@ namespace {
 std::string preference_text(const SearchResult& result) {
   if (result.preferred <= 0) return "";
   const Layout& layout = result.ranked[static_cast<std::size_t>(result.preferred)].layout;
-  return fmt::format("; number {} has the fewest moving parts of those with memory to spare: {}", result.preferred + 1, describe(layout));
+  return fmt::format("; number {} has the fewest moving parts of those with memory to spare: {}", result.preferred + 1,
+                     describe(layout));
 }
 
 } // namespace
@@ -126,8 +127,7 @@ std::string plan_text(const Study& study, const SearchResult& result, int width,
   const std::vector<FieldRow> rows = rows_of(study, result);
   const LayoutTable table = layout_table(rows, width);
   text += with_bold_head(table.text, color) + "\n";
-  if (!table.left_out.empty())
-    text += wrapped("not shown for want of width (see --csv): " + join(table.left_out, ", "), width);
+  text += layout_table_notes(table, width);
   if (!result.complete) text += "stopped early: the best of what was searched\n";
   text += counts_text(result, width);
   if (result.tied_with_best > 1)

@@ -6,15 +6,19 @@
 
 #include <fmt/format.h>
 
+#include "core/base/text.h"
+#include "planner/explain.h"
+
 namespace foretrain::cli {
 namespace {
 
 /// Columns of the layout table in order. `idle`: hidden when every row shows this. `rank`: the lowest is taken first
-/// when not all fit.
+/// when not all fit, 0 always. `once`: said below the table when it is the same in every row.
 struct Column {
   std::string_view field;
   std::string_view idle;
   int rank = 0;
+  bool once = false;
 };
 constexpr std::array kColumns = {
     Column{"step_time_s", "", 0},
@@ -27,19 +31,19 @@ constexpr std::array kColumns = {
     Column{"pp", "", 0},
     Column{"cp", "1", 0},
     Column{"ep", "1", 0},
-    Column{"etp", "1", 9},
+    Column{"etp", "1", 9, true},
     Column{"dp", "", 0},
-    Column{"dp_replicate", "1", 2},
+    Column{"dp_replicate", "1", 2, true},
     Column{"micro_batch", "", 0},
-    Column{"sequence_parallel", "no", 8},
-    Column{"schedule", "", 1},
-    Column{"chunks", "1", 1},
-    Column{"sharding", "", 2},
-    Column{"recompute_detail", "", 2},
-    Column{"context_parallel", "-", 2},
-    Column{"dispatch", "-", 2},
-    Column{"offload_optimizer", "no", 5},
-    Column{"engine", "", 11},
+    Column{"sequence_parallel", "no", 8, true},
+    Column{"schedule", "", 1, true},
+    Column{"chunks", "1", 1, true},
+    Column{"sharding", "", 2, true},
+    Column{"recompute_detail", "", 1, true},
+    Column{"context_parallel", "-", 2, true},
+    Column{"dispatch", "-", 2, true},
+    Column{"offload_optimizer", "no", 5, true},
+    Column{"engine", "", 11, true},
 };
 
 bool looks_like_number(std::string_view text) {
@@ -125,7 +129,26 @@ std::string with_bold_head(const std::string& table, bool color) {
   return bold(table.substr(0, end), color) + table.substr(end);
 }
 
+namespace {
+
+/// For terminals that even the narrowest table does not fit: a layout in words below its figures.
+LayoutTable layout_list(std::span<const FieldRow> rows, int width) {
+  LayoutTable list;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string figures = fmt::format("{}.", i + 1);
+    for (const std::string_view id : {"step_time_s", "memory_gib"}) {
+      const Field* field = find_field(id);
+      figures += fmt::format("  {} {}", field->title, format_value(*field, field->get(rows[i])));
+    }
+    list.text += wrapped(figures, width) + wrapped("  " + describe(rows[i].layout), width);
+  }
+  return list;
+}
+
+} // namespace
+
 LayoutTable layout_table(std::span<const FieldRow> rows, int width) {
+  LayoutTable table;
   std::vector<std::vector<std::string>> columns = {{"#"}};
   std::vector<Column> shown = {{"#", "", 0}};
   for (std::size_t i = 0; i < rows.size(); ++i) columns.front().push_back(std::to_string(i + 1));
@@ -136,10 +159,15 @@ LayoutTable layout_table(std::span<const FieldRow> rows, int width) {
     const bool idle =
         std::all_of(cells.begin() + 1, cells.end(), [&](const std::string& cell) { return cell == column.idle; });
     if (idle && !column.idle.empty()) continue;
+    const bool same = rows.size() > 1 && std::all_of(cells.begin() + 1, cells.end(),
+                                                     [&](const std::string& cell) { return cell == cells[1]; });
+    if (column.once && same) {
+      table.in_all_rows.push_back(fmt::format("{} {}", cells[0], cells[1]));
+      continue;
+    }
     columns.push_back(std::move(cells));
     shown.push_back(column);
   }
-  LayoutTable table;
   const std::vector<std::size_t> fitting = fitting_columns(columns, shown, width);
   for (std::size_t i = 0; i < columns.size(); ++i)
     if (std::find(fitting.begin(), fitting.end(), i) == fitting.end()) table.left_out.emplace_back(shown[i].field);
@@ -147,7 +175,15 @@ LayoutTable layout_table(std::span<const FieldRow> rows, int width) {
   for (const std::size_t i : fitting)
     for (std::size_t r = 0; r < lines.size(); ++r) lines[r].push_back(columns[i][r]);
   table.text = text_table(lines);
-  return table;
+  return columns_of(table.text.substr(0, table.text.find('\n'))) > width ? layout_list(rows, width) : table;
+}
+
+std::string layout_table_notes(const LayoutTable& table, int width) {
+  std::string notes;
+  if (!table.in_all_rows.empty()) notes += wrapped("in all rows: " + join(table.in_all_rows, ", "), width);
+  if (!table.left_out.empty())
+    notes += wrapped("not shown for want of width (see --csv): " + join(table.left_out, ", "), width);
+  return notes;
 }
 
 std::string csv_table(std::span<const FieldRow> rows) {

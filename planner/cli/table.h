@@ -25,12 +25,16 @@ namespace foretrain::cli {
 
 struct LayoutTable {
   std::string text;
-  std::vector<std::string> left_out; ///< field ids of columns that did not fit
+  std::vector<std::string> left_out;    ///< field ids of columns that did not fit
+  std::vector<std::string> in_all_rows; ///< "sharding optimizer": what would be a column of equal cells
 };
 
 /// Rows ranked from 1, columns from the list of fields. Columns in which every row has the value of an axis that is not
-/// used are hidden; what is still too wide for `width` loses its least telling columns.
+/// used are hidden; what is still too wide for `width` loses its least telling columns, and is a list in the end.
 [[nodiscard]] LayoutTable layout_table(std::span<const FieldRow> rows, int width);
+
+/// Below the table: what is the same in all rows, what did not fit; empty when there is nothing to say.
+[[nodiscard]] std::string layout_table_notes(const LayoutTable& table, int width);
 
 /// Every field of every row, with a header of ids.
 [[nodiscard]] std::string csv_table(std::span<const FieldRow> rows);

@@ -52,7 +52,9 @@ std::string candidates_text(const std::vector<StoredCandidate>& list, int width)
   std::vector<FieldRow> rows;
   for (const StoredCandidate& c : list)
     rows.push_back({c.plan.job, c.plan.cluster, c.plan.layout, nullptr, &c.best.prediction});
-  return layout_table(rows, width).text;
+  const LayoutTable table = layout_table(rows, width);
+  const std::string notes = layout_table_notes(table, width);
+  return table.text + (notes.empty() ? "" : "\n" + notes);
 }
 
 /// The study that was asked for, else the newest.

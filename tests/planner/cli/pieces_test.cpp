@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <span>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "planner/cli/progress.h"
@@ -36,21 +40,57 @@ TEST(Wrapped, BreaksAtSpacesOnly) {
   EXPECT_EQ(wrapped("short", 8), "short\n");
 }
 
-TEST(LayoutTable, HidesWhatNoRowUsesAndKeepsTheWidth) {
+/// Two layouts of one job: tp 4, with one and two pipeline stages.
+struct TwoRows {
   JobSpec job;
-  job.sequence_length = 128;
-  job.global_batch = 8;
   ClusterSpec cluster;
-  Layout layout;
-  layout.tp = 4;
-  const std::vector<FieldRow> rows = {{job, cluster, layout, nullptr, nullptr}};
-  const LayoutTable wide = layout_table(rows, 200);
+  Layout one;
+  Layout two;
+  std::vector<FieldRow> rows;
+
+  TwoRows() {
+    job.sequence_length = 128;
+    job.global_batch = 8;
+    one.tp = two.tp = 4;
+    two.pp = 2;
+    for (const Layout* layout : {&one, &two}) rows.push_back({job, cluster, *layout, nullptr, nullptr});
+  }
+};
+
+int widest_line(const std::string& text) {
+  int widest = 0;
+  for (std::size_t from = 0, to = 0; from < text.size(); from = to + 1) {
+    to = std::min(text.find('\n', from), text.size());
+    widest = std::max(widest, columns_of(text.substr(from, to - from)));
+  }
+  return widest;
+}
+
+TEST(LayoutTable, HidesWhatNoRowUsesAndKeepsTheWidth) {
+  const TwoRows two;
+  const LayoutTable wide = layout_table(std::span(two.rows).first(1), 200);
   EXPECT_EQ(wide.text.find(" ep "), std::string::npos) << wide.text;
   EXPECT_NE(wide.text.find("schedule"), std::string::npos) << wide.text;
   EXPECT_TRUE(wide.left_out.empty());
-  const LayoutTable narrow = layout_table(rows, 40);
+  const LayoutTable narrow = layout_table(std::span(two.rows).first(1), 40);
   EXPECT_FALSE(narrow.left_out.empty());
-  EXPECT_LE(columns_of(narrow.text.substr(0, narrow.text.find('\n'))), 40);
+  EXPECT_LE(widest_line(narrow.text), 40);
+}
+
+TEST(LayoutTable, SaysOnceWhatAllRowsShare) {
+  const TwoRows two;
+  const LayoutTable table = layout_table(two.rows, 200);
+  EXPECT_EQ(table.text.find("schedule"), std::string::npos) << table.text;
+  EXPECT_NE(table.text.find(" tp "), std::string::npos) << table.text;
+  EXPECT_NE(layout_table_notes(table, 200).find("schedule "), std::string::npos) << layout_table_notes(table, 200);
+}
+
+TEST(LayoutTable, IsAListWhereNoTableFits) {
+  const TwoRows two;
+  const LayoutTable list = layout_table(two.rows, 24);
+  EXPECT_LE(widest_line(list.text), 24) << list.text;
+  EXPECT_NE(list.text.find("2.  "), std::string::npos) << list.text;
+  EXPECT_NE(list.text.find("tp4 pp2"), std::string::npos) << list.text;
 }
 
 } // namespace
