@@ -1,7 +1,9 @@
 #include "planner/cli/app.h"
 
+#include <charconv>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <memory>
 
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include "planner/cli/completion.h"
 #include "planner/cli/help.h"
 #include "planner/cli/interrupt.h"
+#include "planner/cli/progress.h"
 #include "simulator/pool.h"
 
 namespace foretrain::cli {
@@ -65,7 +68,8 @@ void add_plan(CLI::App& app, Arguments& arguments) {
   command->add_option("--semantics", o.semantics,
                       "framework whose memory, overlap and rules hold (foretrain presets semantics)");
   command->add_option("--precision", o.precision, "bf16, fp16, fp8-delayed, …");
-  command->add_option("--lora", o.lora, "train adapters of this rank beside the attention's projections; a study file may name others");
+  command->add_option("--lora", o.lora,
+                      "train adapters of this rank beside the attention's projections; a study file may name others");
   command->add_option("--objective", o.objective, "step-time, throughput, memory-headroom, cost");
   command->add_option("--where", o.where, "condition over fields, such as 'tp == 8 and memory_gib < 70'");
   command->add_option("--top", o.top, "layouts in the table")->capture_default_str();
@@ -152,8 +156,9 @@ void add_run(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   command->add_flag("--checkpoint-background", o.checkpoint_background,
                     "copy the state in memory and write it while training goes on");
-  command->add_option("--resume", o.resume,
-                      "go on from a checkpoint, or from the newest in a folder, under any layout; --steps counts from 0");
+  command->add_option(
+      "--resume", o.resume,
+      "go on from a checkpoint, or from the newest in a folder, under any layout; --steps counts from 0");
   command
       ->add_option("--max-restarts", o.max_restarts,
                    "times that a run which lost a rank goes on from its newest checkpoint (--launcher local)")
@@ -249,8 +254,11 @@ void add_db(CLI::App& app, Arguments& arguments) {
   import->add_option("file", o.file, "database file")->required();
   import->add_option("runs", o.runs, "folders with the plan.json and run.json of foretrain-run")->required();
   import->add_flag("--json", o.json, "one JSON document on stdout");
-  import->callback([&arguments, &o] { arguments.action = [&o](const Context& c) { return import_runs(c, o); }; });
-}
+  import->callback([&arguments, &o] { arguments.action = [&o](const Context& c) { return import_runs(c, o);
+};
+} // namespace
+);
+} // namespace foretrain::cli
 
 /// The nearest command or flag for what was not understood; where a value is wrong, the flags are right.
 std::string hint_about(const CLI::App& app, bool value, int argc, const char* const* argv) {
@@ -278,8 +286,24 @@ std::string hint_about(const CLI::App& app, bool value, int argc, const char* co
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
-  const bool value = dynamic_cast<const CLI::ConversionError*>(&error) || dynamic_cast<const CLI::ValidationError*>(&error);
+  const bool value =
+      dynamic_cast<const CLI::ConversionError*>(&error) || dynamic_cast<const CLI::ValidationError*>(&error);
   return complain({Error::Kind::input, error.what(), "", hint_about(app, value, argc, argv)});
+}
+
+/// Whole numbers are judged as they were typed: reading them would say another number, or only that it could not.
+void expect_whole_numbers(CLI::App& app) {
+  constexpr long long kMost = std::numeric_limits<int>::max();
+  const auto whole = [](std::string& text) -> std::string {
+    long long number = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, number);
+    if (stop == end && error == std::errc() && number >= -kMost && number <= kMost) return {};
+    return fmt::format("'{}' is not a whole number of at most {}", text, with_commas(kMost));
+  };
+  for (CLI::Option* option : app.get_options())
+    if (option->get_type_name() == "INT") option->check(CLI::Validator(whole, "INT").name("").description(""));
+  for (CLI::App* command : app.get_subcommands({})) expect_whole_numbers(*command);
 }
 
 int execute(const Arguments& arguments) {
@@ -327,6 +351,7 @@ int run(int argc, const char* const* argv) {
   add_measuring(app, arguments);
   add_looking_up(app, arguments);
   add_db(app, arguments);
+  expect_whole_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
