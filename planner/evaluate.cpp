@@ -304,17 +304,18 @@ void Evaluator::Worker::evaluate(const Layout& layout, std::span<const Recompute
   }
 }
 
-bool Evaluator::Worker::state_exceeds(const Layout& layout, Bytes capacity) {
+Evaluator::Worker::Least Evaluator::Worker::least_state(const Layout& layout) {
   Data& d = *data_;
   d.select(layout);
+  Least least;
   for (const int stage : {0, layout.pp - 1}) {
     const StageState& state = d.cache.state(stage);
-    if (state.persistent + state.outside > capacity) return true;
+    if (state.persistent + state.outside > least.bytes) least = {state.persistent + state.outside, stage};
   }
-  return false;
+  return least;
 }
 
-bool Evaluator::Worker::activations_exceed(const Layout& layout, Bytes capacity) {
+Evaluator::Worker::Least Evaluator::Worker::least_activations(const Layout& layout) {
   Data& d = *data_;
   d.select(layout);
   // Split backwards free part of what a pair holds in between: of those, one pair is sure.
@@ -323,7 +324,7 @@ bool Evaluator::Worker::activations_exceed(const Layout& layout, Bytes capacity)
   const Bytes allocated = state.persistent + d.cache.least_retained(0) * pairs;
   const double share = fragmentation_share(d.shared->study.model, d.shared->study.job, d.shared->study.semantics, layout);
   const Bytes fragments(static_cast<std::int64_t>(share * static_cast<double>(allocated.value)));
-  return allocated + fragments + state.outside > capacity;
+  return {allocated + fragments + state.outside, 0};
 }
 
 Prediction Evaluator::predict(const Layout& layout) const {

@@ -41,10 +41,15 @@ public:
     /// The layout under each of `choices` instead of its own recomputation: what they share is worked out once. Gives
     /// what the calls one by one would.
     void evaluate(const Layout& layout, std::span<const RecomputeChoice> choices, std::span<Evaluation> into);
-    /// Model state alone needs more than this: a bound that spares the evaluation. Microseconds.
-    [[nodiscard]] bool state_exceeds(const Layout& layout, Bytes capacity);
-    /// The same of model state and the activations that the first stage holds at least, whatever is recomputed.
-    [[nodiscard]] bool activations_exceed(const Layout& layout, Bytes capacity);
+    /// What a device holds at least, and on which stage: a bound that spares the evaluation. Microseconds.
+    struct Least {
+      Bytes bytes;
+      int stage = 0;
+    };
+    /// Model state alone, of the first and the last stage.
+    [[nodiscard]] Least least_state(const Layout& layout);
+    /// Model state and the activations that the first stage holds, whatever is recomputed.
+    [[nodiscard]] Least least_activations(const Layout& layout);
 
   private:
     friend class Evaluator;

@@ -7,6 +7,7 @@
 #include "core/program/flops.h"
 #include "core/program/lower.h"
 #include "core/program/schedules/schedule.h"
+#include "planner/remedies.h"
 
 namespace foretrain {
 namespace {
@@ -55,7 +56,7 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
   if (capacity && worst > *capacity) {
     prediction.verdict = Verdict::oom;
     Rejection rejection;
-    rejection.rule = "out-of-memory";
+    rejection.rule = kOutOfMemory;
     rejection.reason = "stage " + std::to_string(worst_stage) + " " + shortage(worst, "a " + plan.cluster.device.name, *capacity);
     rejection.needed = static_cast<double>(worst.value);
     rejection.available = static_cast<double>(capacity->value);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/spec/cluster.h"
+#include "planner/twins.h"
 
 namespace foretrain {
 namespace {
@@ -188,15 +189,19 @@ LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const 
   d.recompute = &stages.recompute;
   for (const ShardingKind kind : semantics_.sharding) {
     if (!space.sharding.empty() && !allows(space.sharding, kind)) continue;
-    // On one rank nothing can be sharded: one way is enough.
-    if (degrees.dp() * degrees.cp == 1 && !d.sharding.empty()) continue;
+    // Where nothing can be sharded one way is enough.
+    if (!d.sharding.empty() && !shards_anything(degrees, study_.model.moe.has_value())) continue;
     d.sharding.push_back({kind, std::nullopt});
   }
   d.context = contexts_of(study_, semantics_, degrees.cp);
   if (degrees.ep * degrees.etp == 1) d.dispatch = {DispatchChoice{}};
   else
     for (const DispatchKind kind : semantics_.dispatch)
-      if (space.expert_dispatch.empty() || allows(space.expert_dispatch, kind)) d.dispatch.push_back({kind});
+      if (space.expert_dispatch.empty() || allows(space.expert_dispatch, kind)) {
+        // Nothing travels between experts of one rank group: copies cannot be spared.
+        if (kind == DispatchKind::deduplicated && degrees.ep == 1 && !d.dispatch.empty()) continue;
+        d.dispatch.push_back({kind});
+      }
   if (d.dispatch.empty()) d.dispatch.push_back({});
   d.offload = space.offload_optimizer.empty() ? std::vector<bool>{false} : space.offload_optimizer;
   return d;

@@ -4,12 +4,12 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <mutex>
 #include <numeric>
 #include <optional>
 #include <thread>
 
-#include "core/base/shortage.h"
 #include "core/base/text.h"
 #include "core/spec/framework_kernels.h"
 #include "core/spec/intervals.h"
@@ -17,9 +17,11 @@
 #include "planner/filter/filter.h"
 #include "planner/layouts.h"
 #include "planner/refine.h"
+#include "planner/remedies.h"
 #include "planner/rules/rule.h"
 #include "planner/so_far.h"
 #include "planner/ties.h"
+#include "planner/twins.h"
 
 namespace foretrain {
 namespace {
@@ -65,6 +67,7 @@ public:
     work(shares[0]);
     for (std::thread& thread : threads) thread.join();
     SearchResult result = merge(std::move(shares));
+    mend(result);
     result.enumerated = space_.size();
     result.complete = !stopped();
     result.jobs = static_cast<int>(jobs);
@@ -159,7 +162,13 @@ private:
       }
       const RuleInput input{s.study_.model, s.study_.cluster, s.study_.job, s.semantics_, layout, s.devices_};
       const auto rejection = first_rejection(input, settled);
-      if (!rejection) return true;
+      if (!rejection) {
+        const auto& asked = s.study_.space.schedules;
+        const bool looks = settled == Dimension::micro_batch && s.filter_.empty(); // a filter may have taken the other one away
+        if (!looks || !repeats_schedule(layout, s.study_.job, asked.empty() ? s.semantics_.schedules : asked)) return true;
+        share_.pruned["same-schedule"] += layouts;
+        return false;
+      }
       share_.rejected[rejection->rule] += layouts;
       const double excess = rejection->available > 0 ? std::abs(rejection->needed / rejection->available - 1) : 1;
       miss(rejection->rule, excess, {group_, index_}, layout, {}, [&] { return *rejection; });
@@ -169,27 +178,29 @@ private:
     /// Model state depends neither on the micro-batch nor on recomputation, what activations take at least not on the
     /// latter: one look spares all layouts that share them.
     bool can_fit(Dimension settled, const Layout& layout, std::int64_t layouts) {
-      if (!search_.capacity_) return true;
-      const bool state = settled == Dimension::offload && worker_.state_exceeds(layout, *search_.capacity_);
-      if (!state && (settled != Dimension::dispatch || !worker_.activations_exceed(layout, *search_.capacity_))) return true;
-      share_.pruned[state ? "model-state" : "activations"] += layouts;
+      const bool state = settled == Dimension::offload;
+      if (!search_.capacity_ || (!state && settled != Dimension::dispatch)) return true;
+      const auto least = state ? worker_.least_state(layout) : worker_.least_activations(layout);
+      if (least.bytes <= *search_.capacity_) return true;
+      const std::string bound(state ? kModelState : kActivations);
+      share_.pruned[bound] += layouts;
+      no_room(bound, layout, {group_, index_}, {0, least.bytes.value, least.stage});
       return false;
+    }
+
+    /// A near miss of memory.
+    void no_room(const std::string& rule, const Layout& layout, LayoutPosition position, const Evaluation& slots) {
+      const Bytes capacity = *search_.capacity_;
+      const double excess = static_cast<double>(slots.device_bytes) / static_cast<double>(capacity.value) - 1;
+      miss(rule, excess, position, layout, slots, [&] { return memory_rejection(rule, slots, capacity); });
     }
 
     void rank(const Layout& layout, const Evaluation& slots, LayoutPosition position) {
       const Search& s = search_;
       if (s.capacity_ && slots.device_bytes > s.capacity_->value) {
-        ++share_.rejected["out-of-memory"];
-        const auto needed = static_cast<double>(slots.device_bytes);
-        const auto available = static_cast<double>(s.capacity_->value);
-        miss("out-of-memory", std::abs(needed / available - 1), position, layout, slots, [&] {
-          Rejection rejection;
-          rejection.rule = "out-of-memory";
-          rejection.needed = needed;
-          rejection.available = available;
-          rejection.reason = "stage " + std::to_string(slots.worst_stage) + " " + shortage(Bytes(slots.device_bytes), "the device", *s.capacity_);
-          return rejection;
-        });
+        const std::string rule(kOutOfMemory);
+        ++share_.rejected[rule];
+        no_room(rule, layout, position, slots);
         return;
       }
       // What only a full prediction knows is decided once the best have one.
@@ -244,6 +255,16 @@ private:
     options_.found(best);
   }
 
+  /// What would fit, for the nearest of each way to miss for want of memory.
+  void mend(SearchResult& result) const {
+    constexpr int kMended = 4;
+    std::map<std::string, int> mended;
+    for (NearMiss& miss : result.near_misses) {
+      if (!is_memory(miss.rejection.rule) || ++mended[miss.rejection.rule] > kMended || stopped()) continue;
+      miss.rejection.nearest = remedies(evaluator_, {study_.model, study_.cluster, study_.job, semantics_, miss.layout, devices_});
+    }
+  }
+
   SearchResult merge(std::vector<Share> shares) const {
     SearchResult result;
     Share all(options_);
@@ -266,8 +287,11 @@ private:
       if (!std::binary_search(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(best), found)) kept.push_back(found);
     std::sort(kept.begin(), kept.end());
     result.kept = candidates(kept);
+    // What more memory would mend comes first: every rule lets it pass.
+    std::vector<NearMiss> others;
     for (auto& [rule, list] : all.misses)
-      for (Missed& missed : std::move(list).sorted()) result.near_misses.push_back(std::move(missed.miss));
+      for (Missed& missed : std::move(list).sorted()) (is_memory(rule) ? result.near_misses : others).push_back(std::move(missed.miss));
+    std::move(others.begin(), others.end(), std::back_inserter(result.near_misses));
     return result;
   }
 
@@ -370,28 +394,6 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
   result.preferred = preferred_of(result.ranked, intervals, evaluator.capacity());
   result.elapsed_s = seconds_since(start);
   return result;
-}
-
-Result<Prediction> predict(const Plan& plan, const Semantics& framework, const Calibration& calibrated, Engine engine, const std::string& worker, const std::string& data) {
-  FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, plan.cluster, data));
-  const Semantics& semantics = own.semantics;
-  const Calibration& calibration = own.calibration;
-  FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(plan.model, plan.cluster, plan.job, semantics, calibration));
-  const RuleInput input{plan.model, plan.cluster, plan.job, semantics, plan.layout, device_count(plan.cluster)};
-  std::vector<Rejection> rejections = all_rejections(input);
-  if (!rejections.empty()) {
-    Prediction illegal;
-    illegal.verdict = Verdict::illegal;
-    illegal.engine = engine;
-    illegal.rejections = std::move(rejections);
-    return illegal;
-  }
-  FORETRAIN_TRY(Prediction prediction, predict_with(evaluator, plan, semantics, engine, worker, data));
-  if (!data.empty()) {
-    FORETRAIN_TRY(const Intervals intervals, read_intervals(data));
-    set_intervals(prediction, intervals);
-  }
-  return prediction;
 }
 
 } // namespace foretrain

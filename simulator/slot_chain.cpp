@@ -142,8 +142,8 @@ bool SlotChain::start(std::size_t queue) {
   padding_ = false;
   if (unit.block) {
     places_[static_cast<std::size_t>(unit.position)].begun = true;
-    fresh_ = true;
-    if (!go_on()) finish(queue);
+    fresh_ = go_on(); // one without work is done as it begins
+    if (!fresh_) finish(queue);
   } else {
     streams_.compute({unit.seconds, true, 1, {}, {}});
     if (!streams_.computes()) finish(queue);

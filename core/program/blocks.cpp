@@ -110,32 +110,6 @@ private:
 
 } // namespace
 
-std::optional<Rejection> unsupported(const ModelSpec& model) {
-  for (const LayerShape& shape : layer_shapes(model)) {
-    const char* what = nullptr;
-    switch (shape.mixer) {
-    case Mixer::attention:
-    case Mixer::latent: break;
-    case Mixer::gated_delta: what = "gated DeltaNet layers"; break;
-    case Mixer::lightning: what = "lightning attention layers"; break;
-    case Mixer::mamba2: what = "Mamba-2 blocks"; break;
-    case Mixer::none: what = "layers without a token mixer"; break;
-    }
-    if (!what && shape.feed_forward == FeedForward::none) what = "layers without a feed-forward";
-    if (!what && model.parallel_block) what = "attention and feed-forward in parallel";
-    if (!what && model.norms_per_layer != 2) what = "layers with other than two norms";
-    if (!what && model.embedding_projection > 0 && model.embedding_projection != model.hidden) what = "a projected embedding";
-    if (!what && model.latent && model.latent->index_heads > 0) what = "a sparse-attention indexer";
-    if (what) {
-      Rejection rejection;
-      rejection.rule = "model-not-modelled";
-      rejection.reason = model.name + " has " + what + ": its parameters are counted, but no memory or time formula is known here";
-      return rejection;
-    }
-  }
-  return std::nullopt;
-}
-
 Block make_layers(const LayerContext& context, const std::vector<LayerShape>& shapes, bool recompute_all) {
   std::string name = shape_name(shapes.front());
   if (shapes.size() > 1) name = std::to_string(shapes.size()) + " layers from " + name;

@@ -46,6 +46,13 @@ Rejection reject(std::string reason, double needed, double available, std::vecto
   return rejection;
 }
 
+Rejection lacks(std::string reason, std::vector<std::string> nearest) { return reject(std::move(reason), 1, 0, std::move(nearest)); }
+
+std::vector<std::string> or_else(std::vector<std::string> list, std::string otherwise) {
+  if (list.empty()) list.push_back(std::move(otherwise));
+  return list;
+}
+
 std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t value, std::int64_t highest,
                                         const std::function<bool(std::int64_t)>& legal) {
   constexpr std::size_t kMost = 3;
@@ -57,7 +64,7 @@ std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t
     for (const std::int64_t candidate : {value - distance, value + distance})
       if (candidate >= 1 && candidate <= highest && names.size() < kMost && legal(candidate))
         names.push_back(std::string(dimension) + " " + std::to_string(candidate));
-  return names;
+  return names.empty() && highest >= 1 && legal(1) ? std::vector<std::string>{std::string(dimension) + " 1"} : names;
 }
 
 const Catalogue<Rule>& rules() {

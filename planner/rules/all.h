@@ -19,7 +19,14 @@ using RuleCheck = std::optional<Rejection> (*)(const RuleInput&);
 /// A rejection by `needed` against `available`, with what would be legal nearby. The rule fills in its id.
 [[nodiscard]] Rejection reject(std::string reason, double needed, double available, std::vector<std::string> nearest = {});
 
-/// "tp 4", "tp 7": the values of `dimension` near `value` that `legal` admits, at most three, nearest first.
+/// A rejection because a framework, a cluster or a model lacks something that is asked for: 1 of it needed, 0 available.
+[[nodiscard]] Rejection lacks(std::string reason, std::vector<std::string> nearest);
+
+/// `list`, or `otherwise` alone where it is empty.
+[[nodiscard]] std::vector<std::string> or_else(std::vector<std::string> list, std::string otherwise);
+
+/// "tp 4", "tp 7": the values of `dimension` near `value` that `legal` admits, at most three, nearest first; 1 where it
+/// is legal and nothing is near.
 [[nodiscard]] std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t value, std::int64_t highest,
                                                       const std::function<bool(std::int64_t)>& legal);
 

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "planner/rules/all.h"
@@ -20,7 +23,18 @@ std::optional<Rejection> world_size(const RuleInput& in) {
   if (world == in.devices) return std::nullopt;
   const std::int64_t model = std::int64_t{l.tp} * l.pp * l.cp;
   std::vector<std::string> nearest;
-  if (model > 0 && in.devices % model == 0) nearest.push_back(fmt::format("dp {}", in.devices / model));
+  if (in.devices % model == 0) nearest.push_back(fmt::format("dp {}", in.devices / model));
+  // Else the nearest degree of one axis with which dp can fill the cluster.
+  for (const auto& [name, degree] : {std::pair{"pp", l.pp}, {"tp", l.tp}, {"cp", l.cp}}) {
+    if (!nearest.empty()) break;
+    const std::int64_t rest = model / degree;
+    if (rest > in.devices || in.devices % rest != 0) continue;
+    const std::int64_t largest = in.devices / rest;
+    std::int64_t value = std::min<std::int64_t>(degree, largest);
+    while (largest % value != 0) --value;
+    nearest.push_back(fmt::format("{} {}, dp {}", name, value, largest / value));
+  }
+  if (nearest.empty()) nearest.push_back(fmt::format("tp 1, pp 1, cp 1, dp {}", in.devices));
   return reject(fmt::format("tp {} × pp {} × cp {} × dp {} = {} ranks, the cluster has {} devices", l.tp, l.pp, l.cp,
                             std::int64_t{l.dp_shard} * l.dp_replicate, world, in.devices),
                 static_cast<double>(world), in.devices, std::move(nearest));
@@ -38,7 +52,7 @@ std::optional<Rejection> batch(const RuleInput& in) {
   const std::int64_t lower = in.job.global_batch / step * step;
   if (lower > 0) nearest.push_back(fmt::format("global_batch {}", lower));
   nearest.push_back(fmt::format("global_batch {}", lower + step));
-  return reject(fmt::format("global batch {} is not a multiple of dp {} × micro-batch {}", in.job.global_batch, dp, l.micro_batch),
+  return reject(fmt::format("global batch {} is not a multiple of dp {} × micro-batch {} = {}", in.job.global_batch, dp, l.micro_batch, step),
                 static_cast<double>(step), static_cast<double>(in.job.global_batch), std::move(nearest));
 }
 

@@ -11,15 +11,16 @@ namespace {
 std::optional<Rejection> has_experts(const RuleInput& in) {
   const Layout& l = in.layout;
   if (in.model.moe || (l.ep == 1 && l.etp == 1)) return std::nullopt;
-  return reject(fmt::format("{} has no experts; ep {} × etp {} needs them", in.model.name, l.ep, l.etp), l.ep * l.etp, 1, {"ep 1", "etp 1"});
+  return reject(fmt::format("{} has no experts: ep {} × etp {} = {}, 1 is possible", in.model.name, l.ep, l.etp, std::int64_t{l.ep} * l.etp),
+                static_cast<double>(std::int64_t{l.ep} * l.etp), 1, {"ep 1, etp 1"});
 }
 
 /// Whatever the dispatch.
 std::optional<Rejection> supported_at_all(const RuleInput& in) {
   const Layout& l = in.layout;
-  if (l.ep > 1 && !in.semantics.expert_parallel) return reject(in.semantics.name + " has no expert parallelism", l.ep, 1, {"ep 1"});
+  if (l.ep > 1 && !in.semantics.expert_parallel) return reject(fmt::format("{} has no expert parallelism: ep {}, 1 is possible", in.semantics.name, l.ep), l.ep, 1, {"ep 1, etp 1"});
   if (l.etp > 1 && !in.semantics.expert_tensor_parallel)
-    return reject(in.semantics.name + " does not split experts over tensor ranks", l.etp, 1, {"etp 1"});
+    return reject(fmt::format("{} does not split experts over tensor ranks: etp {}, 1 is possible", in.semantics.name, l.etp), l.etp, 1, {"etp 1"});
   return std::nullopt;
 }
 
@@ -27,11 +28,15 @@ std::optional<Rejection> supported(const RuleInput& in) {
   if (auto rejection = supported_at_all(in)) return rejection;
   const Layout& l = in.layout;
   if (l.ep > 1 && l.tp > 1 && in.semantics.ep_needs_sp && !l.sequence_parallel)
-    return reject(fmt::format("{} needs sequence parallelism for ep {} with tp {}", in.semantics.name, l.ep, l.tp), 1, 0, {"sequence_parallel true", "tp 1"});
-  if (l.ep * l.etp == 1) return std::nullopt;
+    return reject(fmt::format("{} needs sequence parallelism for ep {} with tp {}; without it tp 1 is possible", in.semantics.name, l.ep, l.tp), l.tp, 1,
+                  {"sequence_parallel true", "tp 1"});
+  if (std::int64_t{l.ep} * l.etp == 1) return std::nullopt;
   const auto& list = in.semantics.dispatch;
-  if (std::find(list.begin(), list.end(), l.expert_dispatch.kind) == list.end())
-    return reject(fmt::format("{} does not dispatch tokens by {}", in.semantics.name, id_of(l.expert_dispatch.kind)), 1, 0);
+  if (std::find(list.begin(), list.end(), l.expert_dispatch.kind) == list.end()) {
+    std::vector<std::string> nearest;
+    for (const DispatchKind other : list) nearest.push_back(fmt::format("expert_dispatch {}", id_of(other)));
+    return lacks(fmt::format("{} does not dispatch tokens by {}", in.semantics.name, id_of(l.expert_dispatch.kind)), or_else(std::move(nearest), "ep 1, etp 1"));
+  }
   return std::nullopt;
 }
 
@@ -58,7 +63,8 @@ std::optional<Rejection> folding(const RuleInput& in) {
   // The smallest number of devices: pp · max(tp · cp, ep · etp) for powers of two.
   return reject(fmt::format("ep {} × etp {} = {} does not divide {}cp × dp = {}", l.ep, l.etp, experts, in.semantics.ep_folds_over_tp ? "tp × " : "", over),
                 static_cast<double>(experts), static_cast<double>(over),
-                nearest_values("ep", l.ep, over, [&](std::int64_t e) { return over % (e * l.etp) == 0 && in.model.moe && in.model.moe->experts % e == 0; }));
+                or_else(nearest_values("ep", l.ep, over, [&](std::int64_t e) { return over % (e * l.etp) == 0 && in.model.moe && in.model.moe->experts % e == 0; }),
+                        "ep 1, etp 1"));
 }
 
 } // namespace

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "core/program/blocks.h"
 #include "core/spec/names.h"
 #include "planner/rules/all.h"
@@ -20,8 +22,11 @@ std::optional<Rejection> positions(const RuleInput& in) {
 std::optional<Rejection> precision(const RuleInput& in) {
   const std::string id(id_of(in.job.precision));
   const auto& list = in.semantics.precisions;
-  if (!list.empty() && std::find(list.begin(), list.end(), in.job.precision) == list.end())
-    return reject(in.semantics.name + " does not train in " + id, 0, 0);
+  if (!list.empty() && std::find(list.begin(), list.end(), in.job.precision) == list.end()) {
+    std::vector<std::string> nearest;
+    for (const Precision other : list) nearest.push_back("precision " + std::string(id_of(other)));
+    return lacks(in.semantics.name + " does not train in " + id, std::move(nearest));
+  }
   return std::nullopt;
 }
 
@@ -31,27 +36,29 @@ std::optional<Rejection> adapters(const RuleInput& in) {
   const auto carries = [&lora](AdapterTarget target) {
     return std::find(lora.targets.begin(), lora.targets.end(), target) != lora.targets.end();
   };
-  if (in.model.mtp_layers > 0) return reject("adapters beside multi-token-prediction layers are not modelled", in.model.mtp_layers, 0);
+  if (in.model.mtp_layers > 0)
+    return reject(fmt::format("adapters beside multi-token-prediction layers are not modelled: the model has {}, 0 are possible", in.model.mtp_layers),
+                  in.model.mtp_layers, 0, {"lora none"});
   if (in.model.latent && carries(AdapterTarget::qkv))
-    return reject("latent attention has no joint query, key and value projection to carry an adapter", 1, 0, {"lora.targets attention-out"});
+    return lacks("latent attention has no joint query, key and value projection to carry an adapter", {"lora.targets [attention-out]"});
   if (in.model.moe && (carries(AdapterTarget::ffn_up) || carries(AdapterTarget::ffn_down)))
-    return reject("adapters of experts are not modelled", 1, 0, {"lora.targets qkv, attention-out"});
+    return lacks("adapters of experts are not modelled", {in.model.latent ? "lora.targets [attention-out]" : "lora.targets [qkv attention-out]"});
   if (lora.rank % in.layout.tp != 0)
-    return reject("tp divides the rank of an adapter", lora.rank, in.layout.tp, {"a rank that is a multiple of tp"});
+    return reject(fmt::format("an adapter of rank {} cannot be split over tp {}", lora.rank, in.layout.tp), in.layout.tp, lora.rank,
+                  nearest_values("tp", in.layout.tp, lora.rank, [&](std::int64_t t) { return lora.rank % t == 0; }));
   return std::nullopt;
 }
 
 std::optional<Rejection> adapter_schedule(const RuleInput& in) {
   if (!in.job.lora || in.layout.schedule.kind.rfind("zb", 0) != 0) return std::nullopt;
-  return reject("frozen weights leave no weight gradients to fill a zero-bubble schedule with", 1, 0, {"schedule 1f1b"});
+  return lacks("frozen weights leave no weight gradients to fill a zero-bubble schedule with", {"schedule 1f1b"});
 }
 
 std::optional<Rejection> optimizer(const RuleInput& in) {
   const OptimizerKind kind = in.job.optimizer.kind;
   const bool whole_matrices = kind == OptimizerKind::adafactor || kind == OptimizerKind::muon;
   if (whole_matrices && in.layout.sharding.kind != ShardingKind::none)
-    return reject("optimizer " + std::string(id_of(kind)) + " works on whole matrices; sharded state cuts them by element", 1, 0,
-                  {"sharding none"});
+    return lacks("optimizer " + std::string(id_of(kind)) + " works on whole matrices; sharded state cuts them by element", {"sharding none", "optimizer adamw"});
   return std::nullopt;
 }
 

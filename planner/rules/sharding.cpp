@@ -4,9 +4,18 @@
 
 #include "core/spec/names.h"
 #include "planner/rules/all.h"
+#include "planner/twins.h"
 
 namespace foretrain {
 namespace {
+
+/// Without stages, or with what is sharded beside a pipeline.
+std::vector<std::string> unsharded(const RuleInput& in) {
+  std::vector<std::string> nearest = {"pp 1, schedule 1f1b, chunks 1"};
+  for (const ShardingKind kind : in.semantics.sharding)
+    if (kind == ShardingKind::none || kind == ShardingKind::optimizer) nearest.push_back(fmt::format("sharding {}", id_of(kind)));
+  return nearest;
+}
 
 std::optional<Rejection> supported(const RuleInput& in) {
   const Layout& l = in.layout;
@@ -14,33 +23,36 @@ std::optional<Rejection> supported(const RuleInput& in) {
   if (std::find(list.begin(), list.end(), l.sharding.kind) == list.end()) {
     std::vector<std::string> nearest;
     for (const ShardingKind kind : list) nearest.push_back(fmt::format("sharding {}", id_of(kind)));
-    return reject(fmt::format("{} does not shard {}", in.semantics.name, id_of(l.sharding.kind)), 1, 0, std::move(nearest));
+    return lacks(fmt::format("{} does not shard {}", in.semantics.name, id_of(l.sharding.kind)), std::move(nearest));
   }
   if (l.pp > 1 && l.sharding.kind == ShardingKind::parameters && !in.semantics.pp_with_parameter_sharding)
-    return reject(fmt::format("{} does not shard parameters with pp {}", in.semantics.name, l.pp), l.pp, 1, {"pp 1", "sharding optimizer"});
+    return reject(fmt::format("{} does not shard parameters with pp {}, 1 is possible", in.semantics.name, l.pp), l.pp, 1, unsharded(in));
   if (l.pp > 1 && l.sharding.kind == ShardingKind::gradients && !in.semantics.pp_with_gradient_sharding)
-    return reject(fmt::format("{} does not shard gradients with pp {}", in.semantics.name, l.pp), l.pp, 1, {"pp 1", "sharding optimizer"});
+    return reject(fmt::format("{} does not shard gradients with pp {}, 1 is possible", in.semantics.name, l.pp), l.pp, 1, unsharded(in));
   return std::nullopt;
 }
 
 std::optional<Rejection> replicas(const RuleInput& in) {
   const Layout& l = in.layout;
-  if (l.dp_replicate == 1 || l.sharding.kind != ShardingKind::none) return std::nullopt;
-  return reject(fmt::format("dp_replicate {} says over how many ranks sharded state is repeated; nothing is sharded", l.dp_replicate), l.dp_replicate, 1,
-                {fmt::format("dp_replicate 1 with dp_shard {}", l.dp())});
+  const bool sharded = l.sharding.kind != ShardingKind::none && shards_anything(l, in.model.moe.has_value());
+  if (l.dp_replicate == 1 || sharded) return std::nullopt;
+  // With one rank to a shard the replicas hold everything: that is sharding none, which has a name of its own.
+  return reject(fmt::format("dp_replicate {} says over how many ranks sharded state is repeated; {}, 1 is possible", l.dp_replicate,
+                            l.sharding.kind == ShardingKind::none ? "nothing is sharded" : "dp_shard × cp = 1 shards nothing"),
+                l.dp_replicate, 1, {fmt::format("dp_replicate 1, dp_shard {}", l.dp())});
 }
 
 std::optional<Rejection> offload(const RuleInput& in) {
   if (!in.layout.offload.optimizer) return std::nullopt;
-  if (!in.semantics.offload_optimizer) return reject(in.semantics.name + " keeps the optimizer on the device", 1, 0, {"offload.optimizer false"});
+  if (!in.semantics.offload_optimizer) return lacks(in.semantics.name + " keeps the optimizer on the device", {"offload.optimizer false"});
   if (!in.cluster.host_link)
-    return reject("the optimizer on the host needs the cluster's host_link, which is not known", 1, 0, {"offload.optimizer false"});
+    return lacks("the optimizer on the host needs the cluster's host_link, which is not known", {"offload.optimizer false"});
   return std::nullopt;
 }
 
 std::optional<Rejection> overlap(const RuleInput& in) {
-  if (in.layout.overlap.tp) return reject("tensor-parallel collectives pipelined with their GEMM are not modelled yet", 1, 0, {"overlap.tp false"});
-  if (in.layout.overlap.moe) return reject("expert dispatch beside another micro-batch's compute is not modelled yet", 1, 0, {"overlap.moe false"});
+  if (in.layout.overlap.tp) return lacks("tensor-parallel collectives pipelined with their GEMM are not modelled yet", {"overlap.tp false"});
+  if (in.layout.overlap.moe) return lacks("expert dispatch beside another micro-batch's compute is not modelled yet", {"overlap.moe false"});
   return std::nullopt;
 }
 

@@ -39,16 +39,16 @@ std::optional<Rejection> widths(const RuleInput& in) {
 std::optional<Rejection> sequence_parallel(const RuleInput& in) {
   const Layout& l = in.layout;
   if (l.sequence_parallel && l.tp == 1)
-    return reject("sequence parallelism splits over tp, which is 1", 2, 1, {"sequence_parallel false", "tp 2"});
+    return reject("sequence parallelism splits over tp, which is 1; at least 2 are needed", 2, 1, {"sequence_parallel false", "tp 2"});
   if (l.sequence_parallel && !in.semantics.sequence_parallel)
-    return reject(in.semantics.name + " has no sequence parallelism", 1, 0, {"sequence_parallel false"});
+    return lacks(in.semantics.name + " has no sequence parallelism", {"sequence_parallel false"});
   if (!l.sequence_parallel && l.tp > 1 && in.semantics.sequence_parallel_always)
-    return reject(in.semantics.name + " always splits the sequence with tp > 1", 0, 1, {"sequence_parallel true"});
+    return reject(fmt::format("{} always splits the sequence over tp {}; unsplit needs tp 1", in.semantics.name, l.tp), l.tp, 1, {"sequence_parallel true", "tp 1"});
   if (!l.sequence_parallel) return std::nullopt;
   const std::int64_t tokens = std::int64_t{in.job.sequence_length} / l.cp;
   if (tokens % l.tp == 0) return std::nullopt;
   return reject(fmt::format("{} tokens per sequence and cp rank cannot be split over tp {}", tokens, l.tp), l.tp,
-                static_cast<double>(tokens), {"sequence_parallel false"});
+                static_cast<double>(tokens), {in.semantics.sequence_parallel_always ? "tp 1, sequence_parallel false" : "sequence_parallel false"});
 }
 
 } // namespace

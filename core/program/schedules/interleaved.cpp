@@ -37,7 +37,7 @@ public:
     const int m = shape.micro_batches;
     if (p < 2)
       return reject("interleaved-stages", fmt::format("interleaved needs at least 2 stages, the layout has {}", p), 2,
-                    p, {"pp 2", "schedule 1f1b"});
+                    p, {"pp 2", "schedule 1f1b, chunks 1"});
     if (shape.chunks < 2)
       return reject("interleaved-chunks",
                     fmt::format("interleaved needs at least 2 chunks per stage, the layout has {}", shape.chunks), 2,
@@ -46,7 +46,7 @@ public:
     if (m < p)
       return reject("interleaved-micro-batches",
                     fmt::format("interleaved needs at least as many micro-batches as stages ({}), there are {}", p, m),
-                    p, m, {fmt::format("micro-batches {}", p), "schedule 1f1b"});
+                    p, m, {fmt::format("micro-batches {}", p), "schedule 1f1b, chunks 1"});
     if (n < p || n > m)
       return reject(
           "interleaved-group",
@@ -69,7 +69,7 @@ public:
     return reject("interleaved-blocking",
                   fmt::format("without overlap of p2p transfers the micro-batch group ({}) must equal the stages ({})",
                               n, shape.stages),
-                  shape.stages, n, {fmt::format("group {}", shape.stages), "overlap p2p"});
+                  shape.stages, n, {fmt::format("group {}", shape.stages), "overlap.p2p true"});
   }
   std::string caution(const ScheduleShape&) const override { return {}; }
 

@@ -69,7 +69,7 @@ public:
                                      shape.stages),
                      .needed = 1,
                      .available = static_cast<double>(shape.stages),
-                     .nearest = {"overlap p2p", "schedule zb-h1"}};
+                     .nearest = {"overlap.p2p true", "schedule zb-h1"}};
   }
   std::string caution(const ScheduleShape& shape) const override { return underfilled(shape, 2 * shape.stages - 1); }
 

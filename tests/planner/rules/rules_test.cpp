@@ -3,7 +3,7 @@
 #include <random>
 #include <set>
 
-#include "tests/cases/cases.h"
+#include "tests/planner/rules/random_layout.h"
 
 namespace foretrain {
 namespace {
@@ -23,44 +23,6 @@ TEST(Rules, HaveUniqueIdsAndSayWhatMustHold) {
   EXPECT_GE(ids.size(), 20u);
 }
 
-/// Numbers that the readers admit: degrees up to a million whose product is at most a million devices.
-Layout any_layout(std::mt19937& random) {
-  const auto pick = [&random](std::initializer_list<int> values) {
-    return *(values.begin() +
-             std::uniform_int_distribution<std::ptrdiff_t>(0, static_cast<std::ptrdiff_t>(values.size()) - 1)(random));
-  };
-  Layout l;
-  do {
-    l.tp = pick({1, 1, 2, 3, 7, 8, 64, 1000, 999'983, 1'000'000});
-    l.pp = pick({1, 1, 2, 5, 8, 512, 1'000'000});
-    l.cp = pick({1, 1, 2, 3, 16, 1'000'000});
-    l.dp_shard = pick({1, 1, 2, 13, 64, 4096, 1'000'000});
-    l.dp_replicate = pick({1, 1, 2, 17});
-  } while (static_cast<double>(l.tp) * l.pp * l.cp * l.dp_shard * l.dp_replicate > 1e6);
-  do {
-    l.ep = pick({1, 1, 2, 3, 8, 128, 100'000});
-    l.etp = pick({1, 1, 2, 5, 1'000'000});
-  } while (static_cast<double>(l.ep) * l.etp > 1e6);
-  l.micro_batch = pick({1, 1, 2, 3, 1'000'000});
-  l.sequence_parallel = pick({0, 1}) == 1;
-  const std::array<const char*, 6> kinds = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe"};
-  l.schedule.kind = kinds[static_cast<std::size_t>(pick({0, 1, 2, 3, 4, 5}))];
-  l.schedule.chunks = pick({1, 1, 2, 3, 10'000});
-  l.sharding.kind = static_cast<ShardingKind>(pick({0, 1, 2, 3}));
-  l.context_parallel.kind = static_cast<ContextKind>(pick({0, 1, 2, 3}));
-  l.context_parallel.ulysses = pick({1, 2, 3, 1'000'000});
-  l.expert_dispatch.kind = static_cast<DispatchKind>(pick({0, 1, 2}));
-  l.recompute.kind = static_cast<RecomputeKind>(pick({0, 1, 2}));
-  if (l.recompute.kind == RecomputeKind::full && pick({0, 1}) == 1) l.recompute.count = pick({1, 2, 100'000});
-  if (l.recompute.kind == RecomputeKind::selective)
-    for (int module = 0; module < 6; ++module)
-      if (pick({0, 1}) == 1) l.recompute.modules.push_back(static_cast<RecomputeModule>(module));
-  l.offload.optimizer = pick({0, 0, 1}) == 1;
-  l.overlap.p2p = pick({0, 1}) == 1;
-  if (pick({0, 0, 0, 1}) == 1) l.layers_per_stage = {100'000, 0, 1};
-  return l;
-}
-
 TEST(Rules, AnswerWhateverTheReadersAdmit) {
   std::mt19937 random(7);
   std::set<std::string> seen;
@@ -70,7 +32,7 @@ TEST(Rules, AnswerWhateverTheReadersAdmit) {
     for (const std::string& framework : data().semantics()) {
       const Semantics semantics = data().semantics(framework).value();
       for (int round = 0; round < 300; ++round) {
-        plan.layout = any_layout(random);
+        plan.layout = random_layout(random);
         plan.job.sequence_length = round % 3 == 0 ? 100'000'000 : round % 3 == 1 ? 1 : 4096;
         plan.job.global_batch = round % 2 == 0 ? 1'000'000'000 : 256;
         const RuleInput input{plan.model, plan.cluster, plan.job, semantics, plan.layout, 64};
@@ -117,7 +79,7 @@ TEST(Rules, LookNoFurtherThanTheirScope) {
     const Plan plan = plan_of("mixtral-8x7b", "dgx-h100", 64, 4096, 256, framework);
     const Semantics semantics = semantics_of(plan);
     for (int round = 0; round < 500; ++round) {
-      const Layout whole = any_layout(random);
+      const Layout whole = random_layout(random);
       const RuleInput input{plan.model, plan.cluster, plan.job, semantics, whole, 64};
       for (const auto& rule : rules()) {
         const Layout part = up_to(rule->scope(), whole);
