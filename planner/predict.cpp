@@ -9,7 +9,8 @@
 
 namespace foretrain {
 
-Result<Prediction> predict(const Plan& plan, const Semantics& framework, const Calibration& calibrated, Engine engine, const std::string& worker, const std::string& data) {
+Result<Prediction> predict(const Plan& plan, const Semantics& framework, const Calibration& calibrated, Engine engine,
+                           const std::string& worker, const std::string& data) {
   FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, plan.cluster, data));
   const Semantics& semantics = own.semantics;
   const Calibration& calibration = own.calibration;

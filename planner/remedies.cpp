@@ -64,9 +64,21 @@ std::vector<std::vector<Change>> single_changes(const RuleInput& in) {
   return lists;
 }
 
+/// A change of degrees with the smallest micro-batch and whole layers recomputed besides; false: of something else.
+bool spare(Change& change, const Layout& base) {
+  Layout& l = change.layout;
+  if (l.dp_shard == base.dp_shard) return false;
+  l.micro_batch = 1;
+  l.recompute = {};
+  l.recompute.kind = RecomputeKind::full;
+  change.text += ", micro_batch 1, recompute full";
+  return true;
+}
+
 class Judge {
 public:
-  Judge(const Evaluator& evaluator, const RuleInput& input, Bytes capacity) : worker_(evaluator.worker()), in_(input), capacity_(capacity) {}
+  Judge(const Evaluator& evaluator, const RuleInput& input, Bytes capacity)
+      : worker_(evaluator.worker()), in_(input), capacity_(capacity) {}
 
   /// Seconds of the step; nothing when it is not legal or does not fit.
   [[nodiscard]] std::optional<double> seconds(const Change& change) {
@@ -88,7 +100,8 @@ private:
 std::vector<Change> joint_changes(const RuleInput& in) {
   std::vector<Change> list;
   const auto& kinds = in.semantics.sharding;
-  for (const ShardingKind kind : {ShardingKind::parameters, ShardingKind::gradients, ShardingKind::optimizer, ShardingKind::none}) {
+  for (const ShardingKind kind :
+       {ShardingKind::parameters, ShardingKind::gradients, ShardingKind::optimizer, ShardingKind::none}) {
     if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) continue;
     Change change{fmt::format("micro_batch 1, recompute full, sharding {}", id_of(kind)), in.layout};
     change.layout.micro_batch = 1;
@@ -125,7 +138,8 @@ Rejection memory_rejection(std::string_view rule, const Evaluation& slots, Bytes
   rejection.rule = rule;
   rejection.needed = static_cast<double>(slots.device_bytes);
   rejection.available = static_cast<double>(capacity.value);
-  rejection.reason = fmt::format("stage {} {}", slots.worst_stage, shortage(Bytes(slots.device_bytes), "the device", capacity));
+  rejection.reason =
+      fmt::format("stage {} {}", slots.worst_stage, shortage(Bytes(slots.device_bytes), "the device", capacity));
   if (rule == kModelState) rejection.reason += " (for model state alone)";
   if (rule == kActivations) rejection.reason += " (for model state and activations at least)";
   return rejection;
@@ -136,17 +150,23 @@ std::vector<std::string> remedies(const Evaluator& evaluator, const RuleInput& i
   const std::optional<Bytes> capacity = evaluator.capacity();
   if (!capacity) return {};
   Judge judge(evaluator, input, *capacity);
-  std::vector<std::pair<double, std::string>> fitting;
-  for (std::vector<Change>& list : single_changes(input))
-    for (Change& change : list)
-      if (const auto seconds = judge.seconds(change)) {
-        fitting.emplace_back(*seconds, std::move(change.text));
+  std::vector<std::vector<Change>> lists = single_changes(input);
+  std::vector<std::string> texts;
+  for (const bool spared : {false, true}) {
+    std::vector<std::pair<double, std::string>> fitting;
+    for (std::vector<Change>& list : lists)
+      for (Change& change : list) {
+        if (spared && !spare(change, input.layout)) break;
+        const auto seconds = judge.seconds(change);
+        if (!seconds) continue;
+        fitting.emplace_back(*seconds, change.text);
         break;
       }
-  std::stable_sort(fitting.begin(), fitting.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<std::string> texts;
-  for (auto& [seconds, text] : fitting)
-    if (texts.size() < kMost) texts.push_back(std::move(text));
+    std::stable_sort(fitting.begin(), fitting.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (auto& [seconds, text] : fitting)
+      if (texts.size() < kMost && std::find(texts.begin(), texts.end(), text) == texts.end())
+        texts.push_back(std::move(text));
+  }
   if (!texts.empty()) return texts;
   std::vector<Change> joint = joint_changes(input);
   std::vector<Change> more = larger(input, joint);

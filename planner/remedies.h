@@ -13,14 +13,16 @@ namespace foretrain {
 inline constexpr std::string_view kOutOfMemory = "out-of-memory";
 inline constexpr std::string_view kModelState = "model-state";
 inline constexpr std::string_view kActivations = "activations";
-[[nodiscard]] inline bool is_memory(std::string_view rule) { return rule == kOutOfMemory || rule == kModelState || rule == kActivations; }
+[[nodiscard]] inline bool is_memory(std::string_view rule) {
+  return rule == kOutOfMemory || rule == kModelState || rule == kActivations;
+}
 
 /// The shortage that `slots` says, under one of these names.
 [[nodiscard]] Rejection memory_rejection(std::string_view rule, const Evaluation& slots, Bytes capacity);
 
-/// Changes after which a legal layout that needs too much memory is legal and fits: of one dimension ("micro_batch 1",
-/// "tp 4, dp 2", "recompute full"), the fastest first, at most three; else of several; else the fewest devices that would
-/// do ("16 devices: dp 8"). Empty: none of these does, or the device's memory is not known.
+/// Changes after which a legal layout that needs too much memory is legal and fits, at most three: of one dimension
+/// ("micro_batch 1", "tp 4, dp 2", "recompute full"), the fastest first, then of several; else the fewest devices that
+/// would do ("16 devices: dp 8"). Empty: none of these does, or the device's memory is not known.
 [[nodiscard]] std::vector<std::string> remedies(const Evaluator& evaluator, const RuleInput& input);
 
 } // namespace foretrain

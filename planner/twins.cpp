@@ -15,9 +15,12 @@ bool repeats_schedule(const Layout& layout, const JobSpec& job, const std::vecto
   for (const std::string& id : listed) {
     if (id == layout.schedule.kind) return false;
     const Schedule* other = schedules().find(id);
-    if (!other || other->splits_backward() != own->splits_backward() || other->overlaps_p2p() != own->overlaps_p2p() || other->legal(shape)) continue;
+    if (!other || other->splits_backward() != own->splits_backward() || other->overlaps_p2p() != own->overlaps_p2p() ||
+        other->legal(shape))
+      continue;
     bool same = true;
-    for (int stage = 0; same && stage < shape.stages; ++stage) same = own->order(shape, stage) == other->order(shape, stage);
+    for (int stage = 0; same && stage < shape.stages; ++stage)
+      same = own->order(shape, stage) == other->order(shape, stage);
     if (same) return true;
   }
   return false;

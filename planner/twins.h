@@ -17,8 +17,9 @@ namespace foretrain {
   return dense > 1 || (experts && dense * l.tp / (std::int64_t{l.ep} * l.etp) > 1);
 }
 
-/// Whether another schedule, listed before this one in `schedules`, runs the same slots in the same order on every stage:
-/// with few micro-batches zb-h2 is zb-h1.
-[[nodiscard]] bool repeats_schedule(const Layout& layout, const JobSpec& job, const std::vector<std::string>& schedules);
+/// Whether another schedule, listed before this one in `schedules`, runs the same slots in the same order on every
+/// stage: with few micro-batches zb-h2 is zb-h1.
+[[nodiscard]] bool repeats_schedule(const Layout& layout, const JobSpec& job,
+                                    const std::vector<std::string>& schedules);
 
 } // namespace foretrain

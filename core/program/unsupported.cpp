@@ -8,12 +8,17 @@ namespace {
 /// What of a layer has no formula; nothing when all has.
 const char* without_formula(const ModelSpec& model, const LayerShape& shape) {
   switch (shape.mixer) {
-  case Mixer::gated_delta: return "gated DeltaNet layers";
-  case Mixer::lightning: return "lightning attention layers";
-  case Mixer::mamba2: return "Mamba-2 blocks";
-  case Mixer::none: return "layers without a token mixer";
+  case Mixer::gated_delta:
+    return "gated DeltaNet layers";
+  case Mixer::lightning:
+    return "lightning attention layers";
+  case Mixer::mamba2:
+    return "Mamba-2 blocks";
+  case Mixer::none:
+    return "layers without a token mixer";
   case Mixer::attention:
-  case Mixer::latent: break;
+  case Mixer::latent:
+    break;
   }
   if (shape.feed_forward == FeedForward::none) return "layers without a feed-forward";
   if (model.parallel_block) return "attention and feed-forward in parallel";
@@ -30,14 +35,17 @@ std::optional<Rejection> unsupported(const ModelSpec& model) {
   int modelled = 0;
   for (const LayerShape& shape : layer_shapes(model)) {
     const char* lacking = without_formula(model, shape);
-    if (!lacking) ++modelled;
-    else if (!what) what = lacking;
+    if (!lacking)
+      ++modelled;
+    else if (!what)
+      what = lacking;
   }
   if (!what) return std::nullopt;
   Rejection rejection;
   rejection.rule = "model-not-modelled";
-  rejection.reason = fmt::format("{} has {}: its parameters are counted, but no memory or time formula is known here; {} of {} layers have one", model.name, what,
-                                 modelled, model.layers);
+  rejection.reason = fmt::format(
+      "{} has {}: its parameters are counted, but no memory or time formula is known here; {} of {} layers have one",
+      model.name, what, modelled, model.layers);
   rejection.needed = model.layers;
   rejection.available = modelled;
   return rejection;

@@ -79,8 +79,13 @@ inline bool apply_one(const std::string& key, const std::string& value, Plan& pl
     l.schedule.kind = value;
     return true;
   }
-  if (key == "sequence_parallel" || key == "offload.optimizer" || key == "overlap.p2p" || key == "overlap.tp" || key == "overlap.moe") {
-    bool& member = key == "sequence_parallel" ? l.sequence_parallel : key == "offload.optimizer" ? l.offload.optimizer : key == "overlap.p2p" ? l.overlap.p2p : key == "overlap.tp" ? l.overlap.tp : l.overlap.moe;
+  if (key == "sequence_parallel" || key == "offload.optimizer" || key == "overlap.p2p" || key == "overlap.tp" ||
+      key == "overlap.moe") {
+    bool& member = key == "sequence_parallel"   ? l.sequence_parallel
+                   : key == "offload.optimizer" ? l.offload.optimizer
+                   : key == "overlap.p2p"       ? l.overlap.p2p
+                   : key == "overlap.tp"        ? l.overlap.tp
+                                                : l.overlap.moe;
     member = value == "true";
     return value == "true" || value == "false";
   }
@@ -104,7 +109,8 @@ inline bool apply_one(const std::string& key, const std::string& value, Plan& pl
   }
   if (key == "lora.targets" && job.lora) {
     job.lora->targets.clear();
-    for (const std::string& name : listed(value)) job.lora->targets.push_back(name == "qkv" ? AdapterTarget::qkv : AdapterTarget::attention_out);
+    for (const std::string& name : listed(value))
+      job.lora->targets.push_back(name == "qkv" ? AdapterTarget::qkv : AdapterTarget::attention_out);
     return !job.lora->targets.empty();
   }
   return false;

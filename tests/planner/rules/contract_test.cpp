@@ -9,8 +9,8 @@
 #include "tests/planner/rules/changes.h"
 #include "tests/planner/rules/random_layout.h"
 
-/// What every rejection owes its reader, whatever rule it comes from: two numbers that clash, both in the reason (or one
-/// of something needed and none available), and changes that mend it.
+/// What every rejection owes its reader, whatever rule it comes from: two numbers that clash, both in the reason (or
+/// one of something needed and none available), and changes that mend it.
 namespace foretrain {
 namespace {
 
@@ -44,7 +44,9 @@ std::vector<Case> settings() {
   return list;
 }
 
-std::string in_words(double number) { return fmt::format("{:.0f}", number); }
+std::string in_words(double number) {
+  return fmt::format("{:.0f}", number);
+}
 
 /// "28" in "28 heads over tp 8", but not in "128 heads".
 bool mentions(const std::string& text, const std::string& number) {
@@ -61,8 +63,10 @@ void expect_numbers(const Rejection& rejection) {
   EXPECT_TRUE(std::isfinite(rejection.needed) && std::isfinite(rejection.available)) << rejection.rule;
   EXPECT_NE(rejection.needed, rejection.available) << rejection.rule << ": " << rejection.reason;
   const bool lacks = rejection.needed == 1 && rejection.available == 0;
-  EXPECT_TRUE(lacks || (mentions(rejection.reason, in_words(rejection.needed)) && mentions(rejection.reason, in_words(rejection.available))))
-      << rejection.rule << ": " << rejection.reason << " (" << rejection.needed << " against " << rejection.available << ")";
+  EXPECT_TRUE(lacks || (mentions(rejection.reason, in_words(rejection.needed)) &&
+                        mentions(rejection.reason, in_words(rejection.available))))
+      << rejection.rule << ": " << rejection.reason << " (" << rejection.needed << " against " << rejection.available
+      << ")";
 }
 
 /// The first of the rule's proposals, and of those that it makes next, lead to a plan that it accepts.
@@ -76,7 +80,8 @@ void expect_way_out(const Rule& rule, const Plan& start, const Semantics& semant
     ASSERT_FALSE(rejection->nearest.empty()) << rule.id() << ": " << rejection->reason;
     ASSERT_LT(step, kSteps) << rule.id() << " after " << taken << ": " << rejection->reason;
     taken += " [" + rejection->nearest.front() + "]";
-    ASSERT_TRUE(rules_changes::apply(rejection->nearest.front(), plan)) << rule.id() << ": " << rejection->nearest.front();
+    ASSERT_TRUE(rules_changes::apply(rejection->nearest.front(), plan))
+        << rule.id() << ": " << rejection->nearest.front();
   }
 }
 
@@ -86,7 +91,8 @@ void expect_all_mend(const Rule& rule, const Rejection& rejection, const Plan& s
     Plan plan = start;
     ASSERT_TRUE(rules_changes::apply(change, plan)) << rule.id() << ": " << change;
     const auto again = rule.check({plan.model, plan.cluster, plan.job, semantics, plan.layout, 64});
-    EXPECT_TRUE(!again || again->reason != rejection.reason) << rule.id() << ": " << change << " leaves " << rejection.reason;
+    EXPECT_TRUE(!again || again->reason != rejection.reason)
+        << rule.id() << ": " << change << " leaves " << rejection.reason;
   }
 }
 
@@ -107,7 +113,8 @@ TEST(RuleContract, RejectionsCarryTwoNumbersAndAWayOut) {
           if (!rejection) continue;
           seen.insert(rejection->rule);
           expect_numbers(*rejection);
-          EXPECT_EQ(rejection->nearest.empty(), kNoWayOut.contains(rejection->rule)) << rejection->rule << ": " << rejection->reason;
+          EXPECT_EQ(rejection->nearest.empty(), kNoWayOut.contains(rejection->rule))
+              << rejection->rule << ": " << rejection->reason;
           if (rejection->nearest.empty()) continue;
           expect_all_mend(*rule, *rejection, plan, semantics);
           expect_way_out(*rule, plan, semantics);
@@ -115,7 +122,8 @@ TEST(RuleContract, RejectionsCarryTwoNumbersAndAWayOut) {
         }
       }
     }
-  for (const auto& rule : rules()) EXPECT_TRUE(seen.contains(std::string(rule->id()))) << rule->id() << " was never reached";
+  for (const auto& rule : rules())
+    EXPECT_TRUE(seen.contains(std::string(rule->id()))) << rule->id() << " was never reached";
 }
 
 } // namespace
