@@ -8,9 +8,13 @@
 namespace foretrain {
 namespace {
 
-double width_of(DType type) { return bits_of(type) / 8.0; }
+double width_of(DType type) {
+  return bits_of(type) / 8.0;
+}
 
-bool half_precision(Precision precision) { return precision != Precision::fp32 && precision != Precision::fp64; }
+bool half_precision(Precision precision) {
+  return precision != Precision::fp32 && precision != Precision::fp64;
+}
 
 /// Elements of moments that shape-dependent optimizers keep, per element of the parameter.
 double moment_elements(OptimizerKind kind, const Parameter& parameter, bool momentum) {
@@ -18,10 +22,14 @@ double moment_elements(OptimizerKind kind, const Parameter& parameter, bool mome
   const bool matrix = parameter.local.size() >= 2;
   switch (kind) {
   case OptimizerKind::adamw:
-  case OptimizerKind::adamw_8bit: return 2;
-  case OptimizerKind::lion: return 1;
-  case OptimizerKind::sgd: return momentum ? 1 : 0;
-  case OptimizerKind::muon: return matrix && parameter.name.find("embedding") == std::string::npos && parameter.name != "head" ? 1 : 2;
+  case OptimizerKind::adamw_8bit:
+    return 2;
+  case OptimizerKind::lion:
+    return 1;
+  case OptimizerKind::sgd:
+    return momentum ? 1 : 0;
+  case OptimizerKind::muon:
+    return matrix && parameter.name.find("embedding") == std::string::npos && parameter.name != "head" ? 1 : 2;
   case OptimizerKind::adafactor: {
     if (!matrix || elements == 0) return 1;
     // One row and one column of second moments per matrix (arXiv:1804.04235).
@@ -60,7 +68,8 @@ StateWidths state_widths(const JobSpec& job, const Semantics& semantics, const S
   // fp16 training unscales into an fp32 copy; it is sharded with the optimizer.
   if (job.precision == Precision::fp16 && job.gradient == DType::fp16) w.gradient_copy = 4;
   // DeepSpeed partitions half-precision gradients beside the fp32 ones of stage 2.
-  if (semantics.family == SemanticsFamily::zero && sharding.kind == ShardingKind::gradients && half) w.gradient_copy = working;
+  if (semantics.family == SemanticsFamily::zero && sharding.kind == ShardingKind::gradients && half)
+    w.gradient_copy = working;
   w.moments = moment_elements(job.optimizer.kind, Parameter{}, job.optimizer.momentum) * moment_width(job);
   return w;
 }
@@ -78,10 +87,14 @@ StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job
                        const LowPrecision& low, const ShardingChoice& sharding, bool offload) {
   StateWidths w = state_widths(job, semantics, sharding);
   const bool resident_fp32 = semantics.parameter == DType::fp32;
-  if (parameter.quantised && job.quantised_weights && !resident_fp32) w.parameter = low.weight * low.directions;
+  // A frozen weight lies in one direction; its transpose is made for the product (NeMo:
+  // disable_parameter_transpose_cache).
+  if (parameter.quantised && job.quantised_weights && !resident_fp32)
+    w.parameter = low.weight * (parameter.frozen ? 1 : low.directions);
   if (parameter.frozen) {
     StateBytes state;
-    state.parameters = share(w.parameter, parameter.local_elements(), sharding.kind == ShardingKind::parameters ? shard : 1);
+    state.parameters =
+        share(w.parameter, parameter.local_elements(), sharding.kind == ShardingKind::parameters ? shard : 1);
     return state;
   }
   const std::int64_t elements = parameter.local_elements();
@@ -89,7 +102,8 @@ StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job
   const bool splits_gradients = sharding.kind == ShardingKind::gradients || sharding.kind == ShardingKind::parameters;
   StateBytes state;
   state.parameters = share(w.parameter, elements, sharding.kind == ShardingKind::parameters ? shard : 1);
-  state.gradients = share(w.gradient, elements, splits_gradients ? shard : 1) + share(w.gradient_copy, elements, optimizer_parts);
+  state.gradients =
+      share(w.gradient, elements, splits_gradients ? shard : 1) + share(w.gradient_copy, elements, optimizer_parts);
   state.master = share(w.master, elements, optimizer_parts);
   state.moments = share(moment_elements(job.optimizer.kind, parameter, job.optimizer.momentum) * moment_width(job),
                         elements, optimizer_parts);
@@ -110,12 +124,14 @@ double optimizer_traffic(const JobSpec& job, const Semantics& semantics, const S
   return w.gradient + 2 * weight + 2 * w.moments + copy;
 }
 
-Bytes deepspeed_estimate(int stage, std::int64_t parameters, std::int64_t largest_layer, int world, ZeroOffload offload) {
+Bytes deepspeed_estimate(int stage, std::int64_t parameters, std::int64_t largest_layer, int world,
+                         ZeroOffload offload) {
   FORETRAIN_CHECK(stage == 2 || stage == 3, "DeepSpeed estimates stages 2 and 3");
   const auto p = static_cast<double>(parameters);
   const double n = world;
   double bytes = 0;
-  if (stage == 2) bytes = offload == ZeroOffload::none ? 2 * p + 18 * p / n : 2 * p;
+  if (stage == 2)
+    bytes = offload == ZeroOffload::none ? 2 * p + 18 * p / n : 2 * p;
   else {
     bytes = 4.0 * static_cast<double>(largest_layer);
     if (offload == ZeroOffload::none) bytes += 18 * p / n;

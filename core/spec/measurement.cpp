@@ -1,6 +1,7 @@
 #include "core/spec/measurement.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -89,6 +90,14 @@ public:
     return Value{};
   }
 
+  /// The source gives what the protocol asks for. Before `fill`.
+  [[nodiscard]] bool states_run() const {
+    constexpr std::array<const char*, 7> kNeeded = {"gpu",     "n_gpus",  "n_layers",         "hidden",
+                                                    "n_heads", "seq_len", "global_batch_seqs"};
+    return std::none_of(kNeeded.begin(), kNeeded.end(),
+                        [&](const char* column) { return cells_.at(column).empty() || cells_.at(column) == "0"; });
+  }
+
   [[nodiscard]] const std::optional<Error>& error() const { return error_; }
 
 private:
@@ -165,12 +174,21 @@ void read_figures(RowReader& cells, Measurement& row) {
   row.notes = cells.text("notes");
 }
 
+/// Something in the row can be compared: a time that was measured, memory, or that the run ended out of memory.
+bool is_judged(const Measurement& row) {
+  if (row.outcome.find("OOM") != std::string::npos) return true;
+  if (!row.outcome.empty() && row.outcome != "ok") return false;
+  const bool timed = measured_step_time(row).has_value() && !time_is_derived_from_flop(row);
+  return timed || row.peak_memory.value_or(Bytes(0)).value > 0;
+}
+
 Result<Measurement> read_row(const CsvRecord& record, const std::string& file,
                              const std::vector<Assumption>& assumptions) {
   Measurement row;
   RowReader cells(record, file);
   row.line = record.line;
   row.extras = extras_in_notes(cells.text("notes"));
+  const bool stated = cells.states_run();
   cells.fill(assumptions, row);
   row.source = cells.text("source");
   row.locator = cells.text("source_locator");
@@ -180,6 +198,7 @@ Result<Measurement> read_row(const CsvRecord& record, const std::string& file,
   read_figures(cells, row);
   if (row.notes.find("cpu_offloading_num_layers=") != std::string::npos) row.memory_open.push_back("offload");
   if (cells.error()) return tl::unexpected<Error>(*cells.error());
+  row.eligible = stated && !row.doubtful && is_judged(row);
   return row;
 }
 

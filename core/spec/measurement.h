@@ -130,6 +130,8 @@ struct Measurement {
   std::string outcome; ///< "ok", or what stopped the run
   bool doubtful = false;
   std::string notes;
+  bool eligible =
+      false; ///< by the protocol (docs/accuracy.md): what a prediction needs is stated, something was measured
 
   /// Settings that have no column, by key (`kExtraKeys`): from assumptions and from the notes.
   std::map<std::string, std::string> extras;
@@ -143,9 +145,10 @@ struct Measurement {
 /// Settings beside the columns. `network`: a rate between nodes per device and direction. `mla`: "q 1536 kv 512 nope
 /// 128 rope 64 v 128" (without q: no query compression). `layers_per_stage`: "2 2 1" per model chunk.
 /// `embedding_is_a_layer`: the pipeline is cut as if embedding and head were a layer each. `recompute_by`: "operators"
-/// where "selective" means a policy by operator. `lora`: "16 qkv attention-out". The others are ids or
-/// numbers of the member they name.
-inline constexpr std::array<std::string_view, 33> kExtraKeys = {"network",
+/// where "selective" means a policy by operator. `lora`: "16 qkv attention-out". `accumulation`: micro-batches of a
+/// replica, where a source gives these and no micro-batch. `packed`: "full", sequences packed to the stated length. The
+/// others are ids or numbers of the member they name.
+inline constexpr std::array<std::string_view, 35> kExtraKeys = {"network",
                                                                 "cluster",
                                                                 "semantics",
                                                                 "preset",
@@ -158,7 +161,6 @@ inline constexpr std::array<std::string_view, 33> kExtraKeys = {"network",
                                                                 "qkv_bias",
                                                                 "dispatch",
                                                                 "context_parallel",
-                                                                "overlap_tp",
                                                                 "overlap_gradients",
                                                                 "overlap_parameters",
                                                                 "optimizer",
@@ -177,7 +179,10 @@ inline constexpr std::array<std::string_view, 33> kExtraKeys = {"network",
                                                                 "recompute_by",
                                                                 "first_stage_layers",
                                                                 "last_stage_layers",
-                                                                "lora"};
+                                                                "lora",
+                                                                "accumulation",
+                                                                "capacity_factor",
+                                                                "packed"};
 
 /// The files of one source say some things once, or not at all. data/assumptions/<file stem>.json fills what is empty;
 /// nothing that a row states is overridden. `when` limits an entry to rows whose cells have one of these values.
@@ -243,8 +248,8 @@ struct MeasuredPlan {
   std::optional<Bytes> memory;
   MemoryKind memory_kind = MemoryKind::unstated;
   MemoryRank memory_rank = MemoryRank::unstated;
-  bool out_of_memory = false;     ///< the run ended so
-  std::vector<std::string> notes; ///< what was assumed
+  bool out_of_memory = false;           ///< the run ended so
+  std::vector<std::string> notes;       ///< what was assumed
   std::vector<std::string> memory_open; ///< as of the row
   bool operator==(const MeasuredPlan&) const = default;
 };

@@ -103,7 +103,8 @@ void read_uneven_ends(const std::string& list, Texts& extras) {
   for (const char* end : {"first", "last"}) {
     const std::string argument = fmt::format(",decoder-{}-pipeline-num-layers:", end);
     if (const auto at = list.find(argument); at != std::string::npos)
-      extras[fmt::format("{}_stage_layers", end)] = list.substr(at + argument.size(), list.find(',', at + 1) - at - argument.size());
+      extras[fmt::format("{}_stage_layers", end)] =
+          list.substr(at + argument.size(), list.find(',', at + 1) - at - argument.size());
   }
 }
 
@@ -112,7 +113,6 @@ void read_megatron_arguments(const std::string& arguments, Texts& extras) {
   const auto has = [&](const std::string& word) { return list.find("," + word + ",") != std::string::npos; };
   extras["overlap_gradients"] = has("overlap-grad-reduce") ? "1" : "0";
   extras["overlap_parameters"] = has("overlap-param-gather") ? "1" : "0";
-  if (has("tp-comm-overlap")) extras["overlap_tp"] = "1";
   if (list.find(",cuda-graph-impl:") != std::string::npos || has("external-cuda-graph"))
     extras["semantics"] = "megatron-core-graphs";
   if (const auto at = list.find(",mtp-num-layers:"); at != std::string::npos)
@@ -201,7 +201,8 @@ std::map<std::string, std::string> extras_in_notes(const std::string& notes) {
 
 bool time_is_derived_from_flop(const Measurement& row) {
   // The wordings of the collection for a time that was computed backwards from a rate of FLOP.
-  for (const std::string_view wording : {"iter time via 6N", "DERIVED by inverting", "iter_time DERIVED with FLOPs"})
+  for (const std::string_view wording :
+       {"iter time via 6N", "DERIVED by inverting", "iter_time DERIVED with FLOPs", "iter_time DERIVED from TF"})
     if (row.notes.find(wording) != std::string::npos) return true;
   return false;
 }

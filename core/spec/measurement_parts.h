@@ -24,4 +24,8 @@ using MaybeSkip = std::optional<Skip>;
 /// The row's sizes over what `model` has from a preset.
 [[nodiscard]] MaybeSkip set_model(const Measurement& row, ModelSpec& model);
 
+/// Degrees, schedule, sharding, recomputation and overlap. Batch, length and devices are stated.
+[[nodiscard]] MaybeSkip set_layout(const Measurement& row, const MeasuredNames& names, const ModelSpec& model,
+                                   const Semantics& semantics, Layout& layout);
+
 } // namespace foretrain

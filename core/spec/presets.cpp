@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/json.h"
 #include "core/spec/io.h"
 #include "core/spec/readers.h"
 
@@ -69,8 +70,18 @@ Result<ClusterSpec> DataFolder::cluster(const std::string& name) const {
 
 Result<Semantics> DataFolder::semantics(const std::string& name) const {
   FORETRAIN_TRY(const fs::path file, preset_file(root, "semantics", "semantics", name));
-  FORETRAIN_TRY(const Json json, read_json_file(file));
-  return semantics_from(json, file.string());
+  FORETRAIN_TRY(Json json, read_json_file(file));
+  const auto base = json.is_object() ? json.find("base") : json.end();
+  if (base == json.end()) return semantics_from(json, file.string());
+  if (!base->is_string()) return fail(file.string() + ":/base", "is not the name of other semantics");
+  // A variant states what differs from its base; sources are merged key by key.
+  FORETRAIN_TRY(const fs::path base_file, preset_file(root, "semantics", "base", base->get<std::string>()));
+  FORETRAIN_TRY(Json whole, read_json_file(base_file));
+  if (!whole.is_object() || whole.contains("base"))
+    return fail(file.string() + ":/base", "'" + base->get<std::string>() + "' is a variant itself");
+  json.erase("base");
+  whole.merge_patch(json);
+  return semantics_from(whole, file.string());
 }
 
 Result<ModelSpec> load_model(const DataFolder& data, const std::string& name_or_file) {

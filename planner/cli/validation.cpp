@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "core/program/flops.h"
 #include "core/spec/calibration.h"
 #include "core/spec/names.h"
@@ -50,7 +52,7 @@ validation::RowFeatures features_of(const Measurement& row, const Plan& plan) {
   f.cp = plan.layout.cp;
   f.ep = plan.layout.ep;
   f.dp = plan.layout.dp();
-  const FlopShape shape{plan.job.sequence_length, plan.job.packed, 0};
+  const FlopShape shape{plan.job.sequence_length, plan.job.packed, 0, plan.job.lora};
   const auto flop = flop_per_token(plan.model, FlopConvention::megatron, shape);
   const auto peak = dense_peak(plan.cluster.device, plan.job.precision);
   if (flop && peak) {
@@ -58,6 +60,12 @@ validation::RowFeatures features_of(const Measurement& row, const Plan& plan) {
     f.peak = peak->value;
   }
   return f;
+}
+
+/// Model FLOP of the measured step over what the device's peak could have done; 0 without a time.
+double utilisation(const validation::RowFeatures& features, const MeasuredPlan& measured) {
+  if (!measured.step_time || !(features.peak > 0)) return 0;
+  return features.flop / (features.peak * measured.step_time->value);
 }
 
 void compare(ValidatedRow& row, const MeasuredPlan& measured, const Prediction& prediction) {
@@ -96,6 +104,7 @@ Result<ValidatedRow> validate_row(const Context& context, const MeasuredNames& n
   row.source = measurement.source;
   row.row_id = measurement.row_id;
   row.outcome = measurement.outcome;
+  row.eligible = measurement.eligible;
   FORETRAIN_TRY(const auto measured, plan_of(measurement, names, context.data));
   if (!measured) {
     skip(row, std::string(id_of(measured.error().reason)), to_string(measured.error()));
@@ -104,6 +113,12 @@ Result<ValidatedRow> validate_row(const Context& context, const MeasuredNames& n
   const Plan& plan = measured->plan;
   row.features = features_of(measurement, plan);
   row.held_out = validation::is_held_out(row.features);
+  if (const double used = utilisation(row.features, *measured); used > 1) {
+    row.eligible = false;
+    skip(row, std::string(id_of(SkipReason::inconsistent)),
+         fmt::format("{}: the time needs {:.1f} times the device's dense peak", id_of(SkipReason::inconsistent), used));
+    return row;
+  }
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(plan.job.semantics));
   FORETRAIN_TRY(const Calibration calibration, load_calibration(context.data.root, plan.cluster.device));
   const auto prediction =

@@ -36,6 +36,21 @@ ErrorSummary summarise_errors(std::vector<double> errors) {
   return summary;
 }
 
+namespace {
+
+void count_eligible(ValidationSummary& summary, const ValidatedRow& row) {
+  if (!row.eligible) return;
+  ++summary.eligible;
+  if (row.skipped)
+    ++summary.unpredicted[*row.skipped];
+  else if (row.verdict == Verdict::illegal)
+    ++summary.unpredicted["rule " + row.rule];
+  else
+    ++summary.predicted;
+}
+
+} // namespace
+
 ValidationSummary summarise_rows(const Rows& rows) {
   ValidationSummary summary;
   std::vector<double> time;
@@ -43,6 +58,7 @@ ValidationSummary summarise_rows(const Rows& rows) {
   std::map<std::string, std::vector<double>> by_kind;
   for (const ValidatedRow* row : rows) {
     ++summary.rows;
+    count_eligible(summary, *row);
     if (row->skipped) {
       ++summary.skipped[row->skip_reason];
       continue;
@@ -54,7 +70,8 @@ ValidationSummary summarise_rows(const Rows& rows) {
       continue;
     }
     ++summary.ran;
-    if (row->verdict == Verdict::oom) ++(row->memory_open.empty() ? summary.wrongly_out_of_memory : summary.open_out_of_memory);
+    if (row->verdict == Verdict::oom)
+      ++(row->memory_open.empty() ? summary.wrongly_out_of_memory : summary.open_out_of_memory);
     if (row->verdict == Verdict::illegal) {
       ++summary.called_illegal;
       ++summary.refused[row->rule];

@@ -19,16 +19,19 @@ struct ErrorSummary {
 
 struct ValidationSummary {
   int rows = 0;
+  int eligible = 0;                       ///< by the protocol
+  int predicted = 0;                      ///< of these: neither skipped nor refused by a rule
+  std::map<std::string, int> unpredicted; ///< why not: reason with its detail, or the rule -> eligible rows
   int compared = 0;
   ErrorSummary time;
   ErrorSummary memory;
   std::map<std::string, ErrorSummary> memory_by_kind; ///< "allocated", "reserved", "unstated" (as measured)
-  int ran = 0;                   ///< measured, of those that say so: in time or bytes
-  int ran_out_of_memory = 0;     ///< measured
-  int foreseen = 0;              ///< of these, predicted so
-  int wrongly_out_of_memory = 0; ///< ran, predicted not to fit
-  int open_out_of_memory = 0;    ///< the same where the source leaves open what memory hangs on: says nothing
-  int called_illegal = 0;        ///< ran, refused by a rule
+  int ran = 0;                                        ///< measured, of those that say so: in time or bytes
+  int ran_out_of_memory = 0;                          ///< measured
+  int foreseen = 0;                                   ///< of these, predicted so
+  int wrongly_out_of_memory = 0;                      ///< ran, predicted not to fit
+  int open_out_of_memory = 0; ///< the same where the source leaves open what memory hangs on: says nothing
+  int called_illegal = 0;     ///< ran, refused by a rule
   std::map<std::string, int> skipped;
   std::map<std::string, int> refused; ///< rule -> runs that ran
 };

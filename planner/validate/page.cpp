@@ -49,11 +49,16 @@ std::string figures(const Accuracy& a) {
 std::string sources(const Accuracy& a) {
   std::string text = std::string("\n") + kSources +
                      "\n\n"
-                     "| source | rows | compared | timed | mean abs | mean | p90 abs | refused |\n"
+                     "| source | rows | eligible | predicted | timed | mean abs | mean | p90 abs |\n"
                      "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const auto& [source, s] : a.by_source)
-    text +=
-        fmt::format("| {} | {} | {} | {} | {} |\n", source, s.rows, s.compared, errors_cells(s.time), s.called_illegal);
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", source, s.rows, s.eligible, s.predicted, errors_cells(s.time));
+  const ValidationSummary& all = a.all.summary;
+  text += fmt::format("\nEligible rows that are not predicted, {} of {}:\n\n| source | reason | rows |\n"
+                      "| --- | --- | --- |\n",
+                      all.eligible - all.predicted, all.eligible);
+  for (const auto& [source, s] : a.by_source)
+    for (const auto& [reason, count] : s.unpredicted) text += fmt::format("| {} | {} | {} |\n", source, reason, count);
   text += "\n## Skipped rows\n\n| reason | rows |\n| --- | --- |\n";
   for (const auto& [reason, count] : a.all.summary.skipped) text += fmt::format("| {} | {} |\n", reason, count);
   if (!a.all.summary.refused.empty()) {
@@ -186,7 +191,7 @@ std::vector<std::string> worse_than(const std::string& page, const Accuracy& a) 
     if (cells.size() != 8) continue;
     const auto own = a.by_source.find(cells[0]);
     if (own == a.by_source.end() || own->second.time.count < kFewest) continue;
-    compare(cells[0], cells[4], own->second.time.count, own->second.time.mean_absolute);
+    compare(cells[0], cells[5], own->second.time.count, own->second.time.mean_absolute);
   }
   return failures;
 }

@@ -25,8 +25,8 @@ struct RowFeatures {
   std::int64_t global_batch = 0;
   int micro_batch = 0;
   int tp = 1, pp = 1, cp = 1, ep = 1, dp = 1;
-  double flop = 0;         ///< of the step on one device, model FLOP (megatron convention)
-  double peak = 0;         ///< dense FLOP/s of the products' type
+  double flop = 0; ///< of the step on one device, model FLOP (megatron convention)
+  double peak = 0; ///< dense FLOP/s of the products' type
 };
 
 struct ValidatedRow {
@@ -40,6 +40,7 @@ struct ValidatedRow {
   std::string outcome;        ///< measured: "ok", or what stopped the run
   bool out_of_memory = false; ///< measured
   bool held_out = false;      ///< of a group that no constant was fitted to
+  bool eligible = false;      ///< by the protocol: stated, not doubtful, something measured, and physically possible
   std::vector<std::string> memory_open; ///< what memory hangs on and the source does not say (recompute, offload)
   std::optional<double> predicted_seconds;
   std::optional<double> measured_seconds;

@@ -47,6 +47,23 @@ TEST(Evaluate, SearchAndFullPredictionAgree) {
   EXPECT_GE(exact, all * 99 / 100);
 }
 
+// Backward of the embedding is empty where only adapters are trained; gathers of sharded weights run beside it.
+TEST(Evaluate, AdaptersBesideShardedWeights) {
+  Setting s = setting_of("llama3-8b", "dgx-h100", 8, 4096, 32, "torchtitan");
+  s.plan.job.lora = LoraChoice{};
+  Layout layout;
+  layout.tp = 2;
+  layout.dp_shard = 4;
+  layout.micro_batch = 2;
+  layout.sequence_parallel = true;
+  layout.sharding.kind = ShardingKind::parameters;
+  layout.context_parallel.kind = ContextKind::all_gather;
+  layout.recompute.kind = RecomputeKind::full;
+  const Evaluator evaluator = evaluator_of(s);
+  Evaluator::Worker worker = evaluator.worker();
+  EXPECT_NEAR(worker.evaluate(layout).step_seconds / evaluator.predict(layout).step_time.value, 1, kSlotOpBound);
+}
+
 // Slots, the tensors in flight between them and the step's end, folded without a Program, against the Program.
 TEST(Evaluate, SearchedMemoryIsThatOfTheProgramToTheByte) {
   for (const Setting& s : settings()) {

@@ -38,6 +38,21 @@ TEST(ErrorSummary, CountsMeansAndTheNinthDecile) {
   EXPECT_EQ(summarise_errors({}).count, 0);
 }
 
+TEST(ValidationSummary, SaysWhichEligibleRowsAreNotPredicted) {
+  std::vector<ValidatedRow> rows(4, row("r", 1, 1));
+  for (ValidatedRow& r : rows) r.eligible = true;
+  rows[1].skipped = "unsupported-precision int8";
+  rows[1].skip_reason = "unsupported-precision";
+  rows[2].verdict = Verdict::illegal;
+  rows[2].rule = "ep-folding";
+  rows[3].eligible = false;
+  const ValidationSummary summary = summarise_rows(all_of(rows));
+  EXPECT_EQ(summary.eligible, 3);
+  EXPECT_EQ(summary.predicted, 1);
+  EXPECT_EQ(summary.unpredicted,
+            (std::map<std::string, int>{{"unsupported-precision int8", 1}, {"rule ep-folding", 1}}));
+}
+
 TEST(ValidationSummary, KeepsOutOfMemoryRunsApart) {
   ValidatedRow ran;
   ran.predicted_seconds = 11;

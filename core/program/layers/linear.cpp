@@ -37,8 +37,10 @@ std::optional<Adapter> declare_adapter(BlockBuilder& b, const Parameter& weight,
   const std::int64_t whole_in = weight.shape[1];
   const std::int64_t whole_out = weight.shape[0];
   const bool columns = split == Split::columns;
-  Parameter down{weight.name + ".adapter_down", {adapter.rank, whole_in}, {columns ? adapter.rank / tp : adapter.rank, in}};
-  Parameter up{weight.name + ".adapter_up", {whole_out, adapter.rank}, {split == Split::rows ? out / tp : out, adapter.rank}};
+  Parameter down{
+      weight.name + ".adapter_down", {adapter.rank, whole_in}, {columns ? adapter.rank / tp : adapter.rank, in}};
+  Parameter up{
+      weight.name + ".adapter_up", {whole_out, adapter.rank}, {split == Split::rows ? out / tp : out, adapter.rank}};
   down.replicated_tp = up.replicated_tp = split == Split::none;
   adapter.down = b.adapter(std::move(down));
   adapter.up = b.adapter(std::move(up));
@@ -139,6 +141,8 @@ void linear_input_gradient(BlockBuilder& b, const Linear& linear, int grad_outpu
   std::vector<Kernel> kernels;
   if (casts) kernels.push_back(quantisation(c, elements));
   add_weight_cast(c, linear, kernels);
+  if (linear.low && c.job->quantised_weights && !b.trains(linear.weight) && c.low.directions > 1)
+    kernels.push_back(traffic(c, 2 * c.low.weight * elements_of(linear.in, linear.out))); // transposed for this product
   kernels.push_back(gemm(c, linear.tokens, linear.in, linear.out, GemmRole::input_gradient, linear.low));
   if (linear.adapter) {
     kernels.push_back(gemm(c, linear.tokens, linear.in, linear.adapter->rank, GemmRole::input_gradient));
@@ -166,14 +170,17 @@ void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, in
     op.weight_gradients = {linear.weight};
     // The quantised gradient of the output, transposed where the products need it so, outlives the input gradient.
     if (linear.low)
-      op.scratch = quantised_bytes(c, elements_of(linear.tokens, linear.out), 1) + (casts ? quantised_bytes(c, elements, 1) : Bytes(0));
+      op.scratch = quantised_bytes(c, elements_of(linear.tokens, linear.out), 1) +
+                   (casts ? quantised_bytes(c, elements, 1) : Bytes(0));
     if (c.gradient_sum > 0) op.scratch += Bytes(std::llround(static_cast<double>(c.width) * weights));
   });
 }
 
 bool keeps_output(const LayerContext& c, KeptOutput output) {
   if (c.layout.recompute.kind != RecomputeKind::operators) return false;
-  const auto has = [output](const std::vector<KeptOutput>& list) { return std::find(list.begin(), list.end(), output) != list.end(); };
+  const auto has = [output](const std::vector<KeptOutput>& list) {
+    return std::find(list.begin(), list.end(), output) != list.end();
+  };
   return has(c.semantics->operators_kept) && !(c.job->compiled && has(c.semantics->compiled_drops));
 }
 

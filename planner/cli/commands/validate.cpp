@@ -53,7 +53,7 @@ Json number(const std::optional<double>& value) {
 }
 
 Json row_json(const ValidatedRow& row) {
-  Json json = {{"file", row.file}, {"source", row.source}, {"row_id", row.row_id}};
+  Json json = {{"file", row.file}, {"source", row.source}, {"row_id", row.row_id}, {"eligible", row.eligible}};
   if (row.skipped) {
     json["skipped"] = *row.skipped;
     return json;
@@ -90,11 +90,15 @@ Json errors_json(const ErrorSummary& errors) {
 }
 
 Json summary_json(const ValidationSummary& s) {
-  Json json = {{"rows", s.rows}, {"compared", s.compared}};
+  Json json = {{"rows", s.rows}, {"eligible", s.eligible}, {"predicted", s.predicted}, {"compared", s.compared}};
+  json["unpredicted"] = Json::object();
+  for (const auto& [reason, count] : s.unpredicted) json["unpredicted"][reason] = count;
   json["step_time"] = errors_json(s.time);
   json["memory"] = errors_json(s.memory);
-  json["out_of_memory"] = {
-      {"measured", s.ran_out_of_memory}, {"foreseen", s.foreseen}, {"wrongly_predicted", s.wrongly_out_of_memory}, {"open", s.open_out_of_memory}};
+  json["out_of_memory"] = {{"measured", s.ran_out_of_memory},
+                           {"foreseen", s.foreseen},
+                           {"wrongly_predicted", s.wrongly_out_of_memory},
+                           {"open", s.open_out_of_memory}};
   json["called_illegal"] = s.called_illegal;
   json["skipped"] = Json::object();
   for (const auto& [reason, count] : s.skipped) json["skipped"][reason] = count;
@@ -126,10 +130,10 @@ std::string validation_text(const Validation& validation, const validation::Accu
   const ValidationSummary& all = accuracy.all.summary;
   table.push_back(summary_row("all", all));
   std::string text = text_table(table);
-  text += fmt::format("\n{} runs ended out of memory, {} of them foreseen; {} that ran are predicted not to fit, and {} "
-                      "whose source leaves recomputation or offload open; {} are refused by a rule\n",
-                      all.ran_out_of_memory, all.foreseen, all.wrongly_out_of_memory, all.open_out_of_memory,
-                      all.called_illegal);
+  text += fmt::format(
+      "\n{} runs ended out of memory, {} of them foreseen; {} that ran are predicted not to fit, and {} "
+      "whose source leaves recomputation or offload open; {} are refused by a rule\n",
+      all.ran_out_of_memory, all.foreseen, all.wrongly_out_of_memory, all.open_out_of_memory, all.called_illegal);
   text +=
       fmt::format("step time, mean over {} sources: {:.1f} % absolute, {:+.1f} % signed\n",
                   accuracy.all.sources.sources, accuracy.all.sources.mean_absolute, accuracy.all.sources.mean_signed);

@@ -63,7 +63,35 @@ TEST(Lora, FrozenWeightsHaveNoGradientAndNoOptimizerState) {
   EXPECT_EQ(part(program, MemoryPart::moments), Bytes(8 * adapters));
   Plan whole = p;
   whole.job.lora.reset();
-  EXPECT_EQ(part(program, MemoryPart::parameters), part(lower(whole, megatron()), MemoryPart::parameters) + Bytes(2 * adapters));
+  EXPECT_EQ(part(program, MemoryPart::parameters),
+            part(lower(whole, megatron()), MemoryPart::parameters) + Bytes(2 * adapters));
+}
+
+// One copy of a frozen 8-bit weight, transposed for the input gradient (NVIDIA/NeMo:
+// disable_parameter_transpose_cache); trained ones lie in both directions on Hopper (TransformerEngine
+// is_non_tn_fp8_gemm_supported).
+TEST(Lora, FrozenEightBitWeightsLieInOneDirection) {
+  Plan p = adapted(2);
+  p.job.precision = Precision::fp8_delayed;
+  p.job.quantised_weights = true;
+  Plan whole = p;
+  whole.job.lora.reset();
+  const std::int64_t layers =
+      2 * (std::int64_t{8192} * (8192 + 2 * 1024) + 8192 * 8192 + std::int64_t{3} * 8192 * 28672);
+  EXPECT_EQ(part(lower(whole, megatron()), MemoryPart::parameters) - part(lower(p, megatron()), MemoryPart::parameters),
+            Bytes(layers - 2 * 2 * 557'056));
+  const auto traffic = [](const Plan& plan) {
+    const LayerContext c = make_context(plan.model, plan.job, megatron(), plan.layout, plan.cluster.device, false);
+    double bytes = 0;
+    for (const Op& op : make_layer(c, layer_shapes(plan.model).front(), false).backward)
+      for (const Kernel& kernel : op.kernels)
+        if (kernel.kind == KernelKind::memory) bytes += kernel.bytes;
+    return bytes;
+  };
+  Plan kept = p;
+  kept.job.quantised_weights = false;
+  EXPECT_NEAR(traffic(p) - traffic(kept), static_cast<double>(layers), 1e6)
+      << "read and written once each, of one layer";
 }
 
 // Without weight gradients of the frozen layers the backward's products are those of the forward, and the adapters'.

@@ -74,6 +74,34 @@ TEST(Presets, EverySemanticsReadsAndNamesItsSources) {
   }
 }
 
+TEST(Presets, VariantsOfSemanticsStateWhatDiffers) {
+  const Semantics base = data().semantics("nemo").value();
+  Semantics variant = data().semantics("nemo-graphs").value();
+  EXPECT_LT(variant.host_per_layer.value, base.host_per_layer.value);
+  EXPECT_NE(variant.sources.at("host_per_layer"), base.sources.at("host_per_layer"));
+  variant.name = base.name;
+  variant.host_per_layer = base.host_per_layer;
+  variant.sources = base.sources;
+  EXPECT_EQ(variant, base);
+
+  const std::filesystem::path root = std::filesystem::path(testing::TempDir()) / "variants";
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root / "semantics");
+  const auto write = [&](const char* name, const char* text) {
+    std::ofstream(root / "semantics" / (std::string(name) + ".json")) << text;
+  };
+  write("a", R"({"name": "a", "base": "b"})");
+  write("b", R"({"name": "b", "base": "a"})");
+  write("c", R"({"name": "c", "base": "nobody"})");
+  write("d", R"({"name": "d", "base": 7})");
+  for (const auto& [name, text] :
+       {std::pair{"a", "is a variant itself"}, {"c", "'nobody' is unknown"}, {"d", "is not the name"}}) {
+    const auto refused = DataFolder{root}.semantics(name);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_NE(to_string(refused.error()).find(text), std::string::npos) << to_string(refused.error());
+  }
+}
+
 TEST(Presets, UnknownFiguresStayUnknownAndAreNamed) {
   const auto ascend = data().device("ascend-910b-64gb").value();
   EXPECT_FALSE(ascend.memory_bandwidth);
