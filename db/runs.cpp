@@ -99,8 +99,9 @@ Result<void> Store::describe_run(RunId run, const std::string& folder, const Jso
 
 Result<void> Store::add_run_ops(RunId run, std::span<const RunOp> ops) {
   return in_transaction(*connection_, [&]() -> Result<void> {
-    SQLite::Statement insert(connection_->database, "INSERT INTO run_op(run, rank, op, axis, stage, samples, median_s, "
-                                                    "p10_s, p90_s, name, predicted_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
+    SQLite::Statement insert(connection_->database,
+                             "INSERT INTO run_op(run, rank, op, axis, stage, samples, median_s, "
+                             "p10_s, p90_s, name, predicted_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
     for (const RunOp& op : ops) {
       insert.reset();
       insert.bind(1, run.value);
@@ -146,6 +147,15 @@ Result<void> Store::finish_run(RunId run, RunStatus status, int steps, const std
     update.bind(3, message);
     update.bind(4, run.value);
     if (update.exec() == 0) return fail(connection_->path, "no run " + std::to_string(run.value));
+    return {};
+  });
+}
+
+Result<void> Store::remove_run(RunId run) {
+  return in_transaction(*connection_, [&]() -> Result<void> {
+    SQLite::Statement remove(connection_->database, "DELETE FROM run WHERE id = ?");
+    remove.bind(1, run.value);
+    if (remove.exec() == 0) return fail(connection_->path, "no run " + std::to_string(run.value));
     return {};
   });
 }

@@ -123,8 +123,8 @@ struct RunOp {
   Seconds median;
   Seconds p10;
   Seconds p90;
-  std::string name;        ///< "forward ffn_up"
-  Seconds predicted;       ///< undisturbed, at the time of the run
+  std::string name;  ///< "forward ffn_up"
+  Seconds predicted; ///< undisturbed, at the time of the run
   bool operator==(const RunOp&) const = default;
 };
 
@@ -187,9 +187,10 @@ public:
   /// they were added.
   [[nodiscard]] Result<std::vector<StoredCandidate>> ranked(StudyId study, Objective objective, int limit,
                                                             int offset = 0) const;
-  /// All of them in the same order, one after the other, until `take` returns false: a hundred thousand in a fraction of a
-  /// second, because the documents of most are not read.
-  [[nodiscard]] Result<void> each_ranked(StudyId study, Objective objective, const std::function<bool(RankedRow)>& take) const;
+  /// All of them in the same order, one after the other, until `take` returns false: a hundred thousand in a fraction
+  /// of a second, because the documents of most are not read.
+  [[nodiscard]] Result<void> each_ranked(StudyId study, Objective objective,
+                                         const std::function<bool(RankedRow)>& take) const;
   [[nodiscard]] Result<std::vector<StoredCandidate>> pareto(StudyId study) const;
   [[nodiscard]] Result<StoredCandidate> candidate(CandidateId candidate) const;
   /// Most detailed first.
@@ -205,6 +206,8 @@ public:
   [[nodiscard]] Result<void> add_run_ops(RunId run, std::span<const RunOp> ops);
   [[nodiscard]] Result<void> add_run_figures(RunId run, std::span<const RunFigure> figures);
   [[nodiscard]] Result<void> finish_run(RunId run, RunStatus status, int steps, const std::string& message);
+  /// Takes a run out with all that was measured in it: an import that is taken back. Error: there is no such run.
+  [[nodiscard]] Result<void> remove_run(RunId run);
   [[nodiscard]] Result<std::vector<RunSummary>> runs(int limit, int offset = 0) const;
   [[nodiscard]] Result<RunSummary> run(RunId run) const;
   [[nodiscard]] Result<Plan> run_plan(RunId run) const;
@@ -223,8 +226,8 @@ public:
                                                 const std::string& document);
   [[nodiscard]] Result<std::optional<std::string>> view_state(const std::string& name) const;
 
-  /// Writes all that is committed, what still lies beside the file included, to another file, in place of what is there.
-  /// The copy appears whole or not at all. Errors: no such folder, no permission, a full disk.
+  /// Writes all that is committed, what still lies beside the file included, to another file, in place of what is
+  /// there. The copy appears whole or not at all. Errors: no such folder, no permission, a full disk.
   [[nodiscard]] Result<void> copy_to(const std::filesystem::path& path) const;
 
   struct Connection;

@@ -205,10 +205,9 @@ TEST_F(StoreTest, KeepsARunWithItsPredictionsOpsAndFigures) {
   const Plan plan{study.model, study.cluster, study.job, sample_layout(5)};
   const std::vector<StoredPrediction> predictions = {stored(Engine::replay, 1.0)};
   const RunId run = store_.begin_run(plan, predictions, "local", "1.2.3").value();
-  const std::vector<RunOp> ops = {{0, 0, "tp", 0, 20, Seconds(1e-3), Seconds(9e-4), Seconds(2e-3), "forward qkv",
-                                   Seconds(8e-4)},
-                                  {1, 0, "pp", 1, 20, Seconds(3e-3), Seconds(3e-3), Seconds(4e-3), "forward send",
-                                   Seconds(2e-3)}};
+  const std::vector<RunOp> ops = {
+      {0, 0, "tp", 0, 20, Seconds(1e-3), Seconds(9e-4), Seconds(2e-3), "forward qkv", Seconds(8e-4)},
+      {1, 0, "pp", 1, 20, Seconds(3e-3), Seconds(3e-3), Seconds(4e-3), "forward send", Seconds(2e-3)}};
   ASSERT_TRUE(store_.describe_run(run, "/runs/1", Json{{"cores", 2}}));
   EXPECT_FALSE(store_.describe_run(RunId{42}, "", Json()));
   ASSERT_TRUE(store_.add_run_ops(run, ops));
@@ -228,6 +227,22 @@ TEST_F(StoreTest, KeepsARunWithItsPredictionsOpsAndFigures) {
   EXPECT_EQ(runs[0].environment["cores"], 2);
   EXPECT_EQ(store_.run(run).value(), runs[0]);
   EXPECT_FALSE(store_.run(RunId{42}));
+}
+
+TEST_F(StoreTest, TakesARunOutWithAllThatIsItsOwn) {
+  const Study study = sample_study();
+  const Plan plan{study.model, study.cluster, study.job, {}};
+  const RunId first = store_.begin_run(plan, {}, "local", "1").value();
+  const RunId second = store_.begin_run(plan, {}, "local", "1").value();
+  const std::vector<RunFigure> figures = {{"step_time", {}, 0, 0.25, "s"}};
+  for (const RunId run : {first, second}) ASSERT_TRUE(store_.add_run_figures(run, figures));
+  ASSERT_TRUE(store_.remove_run(first));
+  EXPECT_FALSE(store_.remove_run(first)) << "it is gone";
+  const auto runs = store_.runs(10).value();
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].id, second);
+  EXPECT_EQ(store_.run_figures(second).value(), figures);
+  EXPECT_TRUE(store_.run_figures(first).value().empty());
 }
 
 TEST_F(StoreTest, NeverOverwritesAMeasurement) {
