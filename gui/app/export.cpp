@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/app/export.h"
 
+#include <filesystem>
+
 #include <QFileInfo>
 #include <QImage>
 #include <QPageLayout>
@@ -68,6 +70,16 @@ Result<void> write_pdf(View& view, const std::string& file, QSize size) {
 const std::vector<std::string>& export_kinds() {
   static const std::vector<std::string> kinds = {"png", "svg", "pdf", "csv", "tsv"};
   return kinds;
+}
+
+std::string with_suffix(const std::string& file, const std::string& suggestion, const std::string& chosen_kind) {
+  const std::size_t star = chosen_kind.find("*.");
+  if (file.empty() || star == std::string::npos) return file;
+  const std::string wanted = chosen_kind.substr(star + 1, chosen_kind.find_first_of(" )", star) - star - 1);
+  std::filesystem::path path(file);
+  const std::filesystem::path suffix = path.extension();
+  if (suffix.empty() || suffix == std::filesystem::path(suggestion).extension()) path.replace_extension(wanted);
+  return path.string();
 }
 
 Result<void> export_view(View& view, const std::string& file, QSize size, double scale) {

@@ -7,11 +7,14 @@
 #include <QDir>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QInputDialog>
+#include <QLineEdit>
 #include <QMessageBox>
 #include <QPushButton>
 #include <QSettings>
 #include <QStandardPaths>
 
+#include "gui/app/export.h"
 #include "gui/app/main_window.h"
 #include "gui/app/options.h"
 #include "gui/app/places.h"
@@ -46,7 +49,8 @@ bool choose_platform(const Options& options) {
 std::string untitled_session() {
   const QString folder = QStandardPaths::writableLocation(QStandardPaths::AppDataLocation);
   if (folder.isEmpty() || !QDir().mkpath(folder)) return {};
-  const QString name = folder + QStringLiteral("/untitled-%1.foretrain").arg(QDateTime::currentDateTime().toString(QStringLiteral("yyyyMMdd-hhmmss-zzz")));
+  const QString name = folder + QStringLiteral("/untitled-%1.foretrain")
+                                    .arg(QDateTime::currentDateTime().toString(QStringLiteral("yyyyMMdd-hhmmss-zzz")));
   return name.toStdString();
 }
 
@@ -62,11 +66,26 @@ int show_window(QApplication& app, const Options& options, Environment environme
     return QFileDialog::getOpenFileName(&window, title, QString(), filter);
   };
   window.ask.save = [&window](const QString& title, const QString& name, const QString& filter) {
-    return QFileDialog::getSaveFileName(&window, title, name, filter);
+    QString kind;
+    const QString file = QFileDialog::getSaveFileName(&window, title, name, filter, &kind);
+    return QString::fromStdString(with_suffix(file.toStdString(), name.toStdString(), kind.toStdString()));
+  };
+  window.ask.scale = [&window]() -> std::optional<double> {
+    bool fine = false;
+    const QString chosen =
+        QInputDialog::getItem(&window, QStringLiteral("Export"), QStringLiteral("Pixels per point"),
+                              {QStringLiteral("1"), QStringLiteral("2"), QStringLiteral("4")}, 1, false, &fine);
+    return fine ? std::optional<double>(chosen.toDouble()) : std::nullopt;
+  };
+  window.ask.text = [&window](const QString& title, const QString& before) -> std::optional<QString> {
+    bool fine = false;
+    const QString text = QInputDialog::getText(&window, title, title, QLineEdit::Normal, before, &fine);
+    return fine ? std::optional<QString>(text) : std::nullopt;
   };
   window.ask.keep_mine = [&window] {
     QMessageBox box(QMessageBox::Question, QStringLiteral("Another window has changed this session"),
-                    QStringLiteral("Filters, pins and notes of both cannot be kept in one file."), QMessageBox::NoButton, &window);
+                    QStringLiteral("Filters, pins and notes of both cannot be kept in one file."),
+                    QMessageBox::NoButton, &window);
     const auto* mine = box.addButton(QStringLiteral("Keep this window's"), QMessageBox::DestructiveRole);
     box.setDefaultButton(box.addButton(QStringLiteral("Keep the other's"), QMessageBox::AcceptRole));
     box.exec();
@@ -84,6 +103,7 @@ int show_window(QApplication& app, const Options& options, Environment environme
     if (const auto set = window.session().set_chip({Chip::Kind::expression, "", options.filter}); !set)
       return complain(set.error());
   }
+  if (!options.select.empty()) window.session().select_when_read(std::stoi(options.select) - 1);
   if (!options.view.empty()) window.show_view(options.view);
   window.show();
   if (options.search) window.commands().run("search.start");

@@ -23,7 +23,6 @@
 #include <QVBoxLayout>
 
 #include "gui/app/open_file.h"
-#include "core/base/json.h"
 #include "gui/app/panels.h"
 #include "gui/app/study_editor.h"
 #include "gui/model/plan_text.h"
@@ -34,25 +33,6 @@ namespace foretrain::gui {
 namespace {
 
 constexpr int kAutosave = 5000; ///< milliseconds after the last edit
-constexpr int kFrame = 40;      ///< milliseconds between two pictures of a step that plays
-constexpr int kStepPlays = 12'000; ///< milliseconds that a step plays, however long it is
-
-/// One edit, undone by putting the state before it back.
-class EditCommand final : public QUndoCommand {
-public:
-  EditCommand(Session& session, const std::string& title, Edits before, Edits after)
-      : QUndoCommand(QString::fromStdString(title)), session_(session), before_(std::move(before)), after_(std::move(after)) {}
-  void undo() override { session_.apply(before_); }
-  void redo() override {
-    if (std::exchange(done_, true)) session_.apply(after_); // the first time it has been done already
-  }
-
-private:
-  Session& session_;
-  Edits before_;
-  Edits after_;
-  bool done_ = false;
-};
 
 QString first_local_file(const QMimeData& data) {
   for (const QUrl& url : data.urls())
@@ -68,18 +48,20 @@ MainWindow::MainWindow(Environment environment, std::unique_ptr<QSettings> setti
   setAcceptDrops(true);
   setDockNestingEnabled(true);
   usual_points_ = QApplication::font().pointSizeF();
-  session_.set_wake([this] { QMetaObject::invokeMethod(this, [this] { session_.poll(); }, Qt::QueuedConnection); });
-  session_.edited = [this](const std::string& title, const Edits& before, const Edits& after) {
-    undo_->push(new EditCommand(session_, title, before, after));
-    autosave_->start();
-  };
+  session_.set_wake([this] {
+    QMetaObject::invokeMethod(
+        this, [this] { session_.poll(); }, Qt::QueuedConnection);
+  });
+  remember_acts();
   autosave_ = new QTimer(this);
   autosave_->setSingleShot(true);
   autosave_->setInterval(kAutosave);
-  connect(autosave_, &QTimer::timeout, this, [this] { save_state(); });
+  connect(autosave_, &QTimer::timeout, this, [this] {
+    if (!session_.autosave()) autosave_->start();
+  });
   importer_ = new Program(this);
   player_ = new QTimer(this);
-  player_->setInterval(kFrame);
+  player_->setInterval(kFrameMilliseconds);
   connect(player_, &QTimer::timeout, this, [this] { play_on(); });
   add_commands(*this);
   build_center();
@@ -94,6 +76,7 @@ MainWindow::MainWindow(Environment environment, std::unique_ptr<QSettings> setti
 
 MainWindow::~MainWindow() {
   session_.set_wake(nullptr);
+  undo_->disconnect(this);
   session_.close();
   // Views and panels stop observing the session when they go; as children they would outlive it.
   delete takeCentralWidget();
@@ -224,68 +207,36 @@ void MainWindow::take_changes(Changes changes) {
     if (any == on_start_page_) { // the start page has no docks beside it
       study_dock_->setVisible(any);
       details_dock_->setVisible(any);
+      if (any && search_button_->isEnabled()) search_button_->setFocus();
     }
     on_start_page_ = !any;
     const auto& study = session_.study();
-    basis_->setText(study ? QString::fromStdString(study->job.semantics + " · " + study->cluster.device.name) : QString());
+    basis_->setText(study ? QString::fromStdString(study->job.semantics + " · " + study->cluster.device.name)
+                          : QString());
     basis_->setToolTip(QStringLiteral("semantics of the training framework · device whose calibration is used"));
   }
   if ((changes & (kStudyChanged | kFileChanged)) != 0) update_title();
+  if ((changes & (kStudyChanged | kSelectionChanged | kRowsChanged)) != 0) update_tools();
 }
 
 void MainWindow::update_title() {
   const auto& study = session_.study();
-  QString title = session_.path().empty() ? QStringLiteral("Foretrain")
-                                          : QString::fromStdString(session_.path().filename().string()) +
-                                                QStringLiteral(" – Foretrain");
-  if (study) title = QString::fromStdString(study->model.name + " on " + study->cluster.name) + QStringLiteral(" – ") + title;
+  QString title = session_.path().empty()
+                      ? QStringLiteral("Foretrain")
+                      : QString::fromStdString(session_.path().filename().string()) + QStringLiteral(" – Foretrain");
+  if (study)
+    title = QString::fromStdString(study->model.name + " on " + study->cluster.name) + QStringLiteral(" – ") + title;
   setWindowTitle(title);
 }
 
 void MainWindow::save_state() {
-  if (const auto saved = session_.save_view_state(); !saved) session_.report({saved.error().where, saved.error().message, saved.error().hint});
-}
-
-void MainWindow::play() {
-  if (player_->isActive()) return player_->stop();
-  player_->start();
-  play_on();
-}
-
-void MainWindow::play_on() {
-  const auto detail = session_.detail(session_.current());
-  if (!detail) return; // it is being replayed
-  const double end = detail->simulation ? detail->simulation->step_time.value : 0;
-  if (!(end > 0)) return player_->stop();
-  const double next = std::max(0.0, session_.moment()) + end * kFrame / kStepPlays;
-  session_.set_moment(next > end ? 0 : next);
-}
-
-void MainWindow::import_runs(const QStringList& files) {
-  const auto complain = [this](const QString& text) {
-    session_.report({"import", text.toStdString(), ""});
-    say(text);
-  };
-  if (session_.environment().command.empty()) return complain(QStringLiteral("the program “foretrain” is not beside this one"));
-  if (session_.path().empty()) return complain(QStringLiteral("runs are kept in the session file: save the session first"));
-  if (importer_->running()) return complain(QStringLiteral("other runs are being imported: try again"));
-  say(QStringLiteral("Importing …"));
-  importer_->start(session_.environment().command.string(),
-                   QStringList{QStringLiteral("db"), QStringLiteral("import"), QString::fromStdString(session_.path().string())} + files + QStringList{QStringLiteral("--json")},
-                   [this, complain](const Program::Outcome& outcome) {
-                     if (outcome.code != 0) return complain(outcome.last_words);
-                     int taken = 0;
-                     int known = 0;
-                     if (const auto document = parse_json(outcome.document, "foretrain db import"); document && document->contains("runs"))
-                       for (const Json& run : (*document)["runs"]) ++(run["run"].is_null() ? known : taken);
-                     say(QStringLiteral("%1 runs imported").arg(taken) + (known > 0 ? QStringLiteral(", %1 were there already").arg(known) : QString()));
-                     session_.file_changed();
-                     show_view("measured");
-                   });
+  if (const auto saved = session_.save_view_state(); !saved)
+    session_.report({saved.error().where, saved.error().message, saved.error().hint});
 }
 
 void MainWindow::open(const QString& file) {
-  if (const auto known = look_into(file.toStdString()); known && known->kind == FileKind::run) return import_runs({file});
+  if (const auto known = look_into(file.toStdString()); known && known->kind == FileKind::run)
+    return import_runs({file});
   const auto opened = open_any(session_, file.toStdString());
   if (!opened) {
     session_.report({opened.error().where, opened.error().message, opened.error().hint});
@@ -319,6 +270,7 @@ void MainWindow::dropEvent(QDropEvent* event) {
 void MainWindow::closeEvent(QCloseEvent* event) {
   save_state();
   if (session_.conflicted() && ask.keep_mine && ask.keep_mine()) (void)session_.keep_mine();
+  session_.save_selection();
   save_settings();
   session_.close();
   event->accept();
@@ -326,7 +278,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
 
 void MainWindow::changeEvent(QEvent* event) {
   QMainWindow::changeEvent(event);
-  if (event->type() == QEvent::PaletteChange && theme_name_ == QStringLiteral("system") && !applying_theme_) apply_theme();
+  if (event->type() == QEvent::PaletteChange && theme_name_ == QStringLiteral("system") && !applying_theme_)
+    apply_theme();
 }
 
 } // namespace foretrain::gui

@@ -19,11 +19,13 @@ class QSplitter;
 class QStackedWidget;
 class QTabWidget;
 class QTimer;
+class QToolButton;
 class QUndoStack;
 
 namespace foretrain::gui {
 
-inline constexpr int kStateVersion = 1; ///< of docks and bars
+inline constexpr int kStateVersion = 1;       ///< of docks and bars
+inline constexpr int kFrameMilliseconds = 40; ///< between two pictures of a step that plays
 
 class DetailsPanel;
 class FilterBar;
@@ -36,8 +38,13 @@ class View;
 struct AskPath {
   std::function<QString(const QString& title, const QString& filter)> open;
   std::function<QString(const QString& title, const QString& suggestion, const QString& filter)> save;
-  /// At the end, when another window has changed the file: whether this one's state takes its place. Absent: it does not.
+  /// At the end, when another window has changed the file: whether this one's state takes its place. Absent: it does
+  /// not.
   std::function<bool()> keep_mine;
+  /// Pixels per point of a picture. Absent: two.
+  std::function<std::optional<double>()> scale;
+  /// A line of text, beginning with what there is. Absent: nothing is changed.
+  std::function<std::optional<QString>(const QString& title, const QString& before)> text;
 };
 
 /// The window on one session.
@@ -74,6 +81,7 @@ private:
   void build_menus();
   void take_changes(Changes changes);
   void update_title();
+  void update_tools();            ///< grey when there is nothing to do
   void scale_font(double factor); ///< 0: back to the usual
   void export_current();
   void open_example(int number);
@@ -82,7 +90,12 @@ private:
   void show_palette();
   void show_about();
   void save_plan(bool trace);
-  void import_runs(const QStringList& files);
+  /// `again`: what an undone import took in, to be filled anew.
+  void import_runs(const QStringList& files, const std::shared_ptr<std::vector<std::int64_t>>& again = nullptr);
+  void remember_acts();
+  void note();          ///< of the current layout
+  void show_as_table(); ///< what the view in front shows
+  void toggle(QDockWidget* dock);
   void save_state();
   void play(); ///< the current layout's step, or pauses it
   void play_on();
@@ -113,6 +126,7 @@ private:
   QLabel* banner_ = nullptr;
   QProgressBar* progress_ = nullptr;
   QPushButton* search_button_ = nullptr;
+  std::vector<QToolButton*> tools_;
   QTimer* autosave_ = nullptr;
   Program* importer_ = nullptr;
   QTimer* player_ = nullptr;

@@ -39,7 +39,9 @@ FileKind kind_of(const Json& json) {
 
 void set_part(Session& session, const char* key, Json value) {
   session.edit(std::string("set ") + key, [&](Edits& edits) {
-    if (!edits.document.is_object()) edits.document = {{"model", "llama3-8b"}, {"cluster", "dgx-h100"}, {"job", {{"sequence_length", 8192}, {"global_batch", 256}}}};
+    if (!edits.document.is_object())
+      edits.document = {
+          {"model", "llama3-8b"}, {"cluster", "dgx-h100"}, {"job", {{"sequence_length", 8192}, {"global_batch", 256}}}};
     edits.document[key] = std::move(value);
   });
 }
@@ -56,13 +58,20 @@ Result<KnownFile> look_into(const std::filesystem::path& file) {
 
 std::string what_it_does(FileKind kind) {
   switch (kind) {
-  case FileKind::session: return "opens the session";
-  case FileKind::study: return "opens the study";
-  case FileKind::plan: return "takes the plan's model, cluster and job as a study";
-  case FileKind::cluster: return "takes the cluster for the study";
-  case FileKind::model: return "takes the model for the study";
-  case FileKind::run: return "takes the run into the session";
-  case FileKind::unknown: return "is neither a session nor a study, plan, cluster, model or run";
+  case FileKind::session:
+    return "opens the session";
+  case FileKind::study:
+    return "opens the study";
+  case FileKind::plan:
+    return "takes the plan's model, cluster and job as a study";
+  case FileKind::cluster:
+    return "takes the cluster for the study";
+  case FileKind::model:
+    return "takes the model for the study";
+  case FileKind::run:
+    return "takes the run into the session";
+  case FileKind::unknown:
+    return "is neither a session nor a study, plan, cluster, model or run";
   }
   return {};
 }
@@ -73,7 +82,8 @@ Result<void> open_any(Session& session, const std::filesystem::path& file) {
   FORETRAIN_TRY(KnownFile known, look_into(file));
   const std::string name = file.filename().string();
   switch (known.kind) {
-  case FileKind::session: return session.open_file(file);
+  case FileKind::session:
+    return session.open_file(file);
   case FileKind::study: {
     // Names in it may stand for files beside it: what is opened is what they give.
     FORETRAIN_TRY(const Study study, study_from(known.json, file.string(), session.environment().data));
@@ -97,8 +107,10 @@ Result<void> open_any(Session& session, const std::filesystem::path& file) {
     set_part(session, "model", to_json(model));
     return {};
   }
-  case FileKind::run: return fail(file.string(), "is a run: it is imported into an open session", "foretrain db import SESSION RUN");
-  case FileKind::unknown: break;
+  case FileKind::run:
+    return fail(file.string(), "is a run: it is imported into an open session", "foretrain db import SESSION RUN");
+  case FileKind::unknown:
+    break;
   }
   return fail(file.string(), what_it_does(FileKind::unknown), "see docs/file-formats.md");
 }

@@ -40,7 +40,8 @@ std::optional<Options> parse_options(int argc, char** argv, const std::string& v
   app.add_option_function<std::string>(
       "--size",
       [&](const std::string& text) {
-        if (const std::string wrong = read_size(text, options); !wrong.empty()) throw CLI::ValidationError("--size", wrong);
+        if (const std::string wrong = read_size(text, options); !wrong.empty())
+          throw CLI::ValidationError("--size", wrong);
       },
       "size of the window or the picture, WIDTHxHEIGHT");
   app.add_option("--scale", options.scale, "pixels per point of an exported PNG")->check(CLI::Range(0.5, 8.0));

@@ -23,16 +23,17 @@
 namespace foretrain::gui {
 
 FilterBar::FilterBar(Session& session, QWidget* parent)
-    : QWidget(parent), session_(session), box_(new QLineEdit(this)), error_(new QLabel(this)), chips_(new QWidget(this)),
-      chip_layout_(new QHBoxLayout(chips_)), words_(new QStringListModel(this)), completer_(new QCompleter(words_, this)),
-      timer_(new QTimer(this)) {
+    : QWidget(parent), session_(session), box_(new QLineEdit(this)), error_(new QLabel(this)),
+      chips_(new QWidget(this)), chip_layout_(new QHBoxLayout(chips_)), words_(new QStringListModel(this)),
+      completer_(new QCompleter(words_, this)), timer_(new QTimer(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(4, 4, 4, 2);
   layout->setSpacing(2);
   box_->setPlaceholderText(QStringLiteral("Filter: tp <= 8 and step_time_s < 1.2 s and memory_gib < 70"));
   box_->setAccessibleName(QStringLiteral("Filter expression"));
   box_->setClearButtonEnabled(true);
-  box_->setWhatsThis(QStringLiteral("Fields compared with numbers, sizes, times and texts; and, or, not, in, parentheses."));
+  box_->setWhatsThis(
+      QStringLiteral("Fields compared with numbers, sizes, times and texts; and, or, not, in, parentheses."));
   error_->hide();
   error_->setWordWrap(true);
   error_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred); // a long message must not widen the window
@@ -92,12 +93,14 @@ void FilterBar::apply() {
   if (set) return;
   const QString why = QString::fromStdString(to_string(set.error()));
   error_->setToolTip(why);
-  error_->setText(fontMetrics().elidedText(why, Qt::ElideRight, std::max(300, width() * 3 / 2)) + QStringLiteral(" – the filter before still holds"));
+  error_->setText(fontMetrics().elidedText(why, Qt::ElideRight, std::max(300, width() * 3 / 2)) +
+                  QStringLiteral(" – the filter before still holds"));
 }
 
 void FilterBar::complete() {
   QStringList words;
-  for (const std::string& word : completions(box_->text().toStdString(), static_cast<std::size_t>(box_->cursorPosition())))
+  for (const std::string& word :
+       completions(box_->text().toStdString(), static_cast<std::size_t>(box_->cursorPosition())))
     words.append(QString::fromStdString(word));
   const QString before = box_->text().left(box_->cursorPosition());
   const bool in_word = !before.isEmpty() && before.back().isLetter();
@@ -129,9 +132,10 @@ void FilterBar::show_chips() {
                   QStringLiteral("  −%1  ✕").arg(QString::fromStdString(grouped(hidden))));
     chip->setToolTip(QStringLiteral("%1\nhides %2 layouts; a click takes it away").arg(title).arg(hidden));
     chip->setAccessibleName(QStringLiteral("Remove filter ") + title);
-    chip->setStyleSheet(QStringLiteral("QToolButton { background: %1; color: %2; border: 1px solid %3; border-radius: 3px; "
-                                       "padding: 1px 6px; }")
-                            .arg(theme_->raised.name(), theme_->text.name(), theme_->line.name()));
+    chip->setStyleSheet(
+        QStringLiteral("QToolButton { background: %1; color: %2; border: 1px solid %3; border-radius: 3px; "
+                       "padding: 1px 6px; }")
+            .arg(theme_->raised.name(), theme_->text.name(), theme_->line.name()));
     connect(chip, &QToolButton::clicked, this, [this, i] { session_.remove_chip(i); });
     chip_layout_->addWidget(chip);
   }
@@ -165,7 +169,8 @@ void DetailsPanel::refresh() {
   const auto lines = detail_lines(session_, session_.current());
   const QString muted = theme_->muted.name();
   if (lines.empty())
-    return text_->setHtml(QStringLiteral("<p style='color:%1'>Select a layout to see why it ranks where it does.</p>").arg(muted));
+    return text_->setHtml(
+        QStringLiteral("<p style='color:%1'>Select a layout to see why it ranks where it does.</p>").arg(muted));
   QString html = QStringLiteral("<table width='100%' cellspacing='0' cellpadding='2'>");
   for (const DetailLine& line : lines) {
     const QString name = QString::fromStdString(line.name).toHtmlEscaped();
@@ -212,11 +217,13 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent), recent_(new QWidget(thi
     ++number;
   }
   layout->addSpacing(8);
-  auto* fresh = new QCommandLinkButton(QStringLiteral("New study"), QStringLiteral("Your model, your cluster, your job."), column);
+  auto* fresh = new QCommandLinkButton(QStringLiteral("New study"),
+                                       QStringLiteral("Your model, your cluster, your job."), column);
   connect(fresh, &QAbstractButton::clicked, this, [this] { new_chosen(); });
   layout->addWidget(fresh);
-  auto* open = new QCommandLinkButton(QStringLiteral("Open a file"),
-                                      QStringLiteral("A session, a study.json, or a Hugging Face config.json; or drop it here."), column);
+  auto* open = new QCommandLinkButton(
+      QStringLiteral("Open a file"),
+      QStringLiteral("A session, a study.json, or a Hugging Face config.json; or drop it here."), column);
   connect(open, &QAbstractButton::clicked, this, [this] { open_chosen(); });
   layout->addWidget(open);
   new QVBoxLayout(recent_);

@@ -21,7 +21,8 @@ constexpr int kFieldRole = Qt::UserRole;
 /// A list of choices where there is one, a line elsewhere; only values can be edited.
 class ValueEditor final : public QStyledItemDelegate {
 public:
-  explicit ValueEditor(const std::vector<FormField>& fields, QObject* parent) : QStyledItemDelegate(parent), fields_(fields) {}
+  explicit ValueEditor(const std::vector<FormField>& fields, QObject* parent)
+      : QStyledItemDelegate(parent), fields_(fields) {}
 
   QWidget* createEditor(QWidget* parent, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
     if (index.column() != 1) return nullptr;
@@ -30,7 +31,8 @@ public:
     if (field.kind == FormField::Kind::section) return nullptr;
     std::vector<std::string> choices = field.choices;
     if (field.kind == FormField::Kind::flag) choices = {"yes", "no"};
-    if (choices.empty() || field.kind == FormField::Kind::list) return QStyledItemDelegate::createEditor(parent, option, index);
+    if (choices.empty() || field.kind == FormField::Kind::list)
+      return QStyledItemDelegate::createEditor(parent, option, index);
     auto* box = new QComboBox(parent);
     box->setEditable(choices.size() > 12);
     for (const std::string& choice : choices) box->addItem(QString::fromStdString(choice));
@@ -67,7 +69,8 @@ QString help_of(const FormField& field) {
   line(QStringLiteral("Range: "), field.range);
   line(QStringLiteral("Such as: "), field.example);
   line(QStringLiteral("Default: "), field.inherited);
-  if (field.kind == FormField::Kind::list) help += QStringLiteral("\nA list: 1, 2, 4. Empty: every value that is possible.");
+  if (field.kind == FormField::Kind::list)
+    help += QStringLiteral("\nA list: 1, 2, 4. Empty: every value that is possible.");
   return help.trimmed();
 }
 
@@ -106,7 +109,8 @@ StudyEditor::StudyEditor(Session& session, QWidget* parent)
   observer_ = session_.observe([this](Changes changes) {
     if ((changes & kStudyChanged) == 0) return;
     // Rebuilding while an editor closes would delete the item it writes to.
-    QMetaObject::invokeMethod(this, [this] { rebuild(); }, Qt::QueuedConnection);
+    QMetaObject::invokeMethod(
+        this, [this] { rebuild(); }, Qt::QueuedConnection);
   });
   rebuild();
 }
@@ -154,7 +158,9 @@ void StudyEditor::rebuild() {
   constexpr int kLong = 16; // what a preset gave, written out, starts closed
   for (int i = 0; i < tree_->topLevelItemCount(); ++i) {
     QTreeWidgetItem* item = tree_->topLevelItem(i);
-    item->setExpanded(item->childCount() <= kLong && item->text(0) != QStringLiteral("space"));
+    const QString name = item->text(0);
+    item->setExpanded(name == QStringLiteral("job") ||
+                      (item->childCount() <= kLong && name != QStringLiteral("space")));
   }
   filling_ = false;
   filter(search_->text());
@@ -164,8 +170,9 @@ void StudyEditor::rebuild() {
 void StudyEditor::show_problems() {
   problems_->clear();
   const bool any = !session_.problems().empty();
-  heading_->setText(any ? QStringLiteral("Problems") : session_.edits().document.is_null() ? QStringLiteral("No study is open")
-                                                                                            : QStringLiteral("No problems"));
+  heading_->setText(any                                   ? QStringLiteral("Problems")
+                    : session_.edits().document.is_null() ? QStringLiteral("No study is open")
+                                                          : QStringLiteral("No problems"));
   problems_->setVisible(any);
   problems_->setMaximumHeight(fontMetrics().height() * 8);
   for (const Problem& problem : session_.problems()) {
@@ -202,7 +209,8 @@ void StudyEditor::go_to(const QString& where) {
   QTreeWidgetItem* best = nullptr;
   qsizetype longest = 0;
   const std::function<void(QTreeWidgetItem*)> look = [&](QTreeWidgetItem* item) {
-    const QString mine = QString::fromStdString(fields_[static_cast<std::size_t>(item->data(0, kFieldRole).toInt())].pointer);
+    const QString mine =
+        QString::fromStdString(fields_[static_cast<std::size_t>(item->data(0, kFieldRole).toInt())].pointer);
     if (!mine.isEmpty() && pointer.startsWith(mine) && mine.size() > longest) {
       longest = mine.size();
       best = item;

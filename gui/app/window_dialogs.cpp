@@ -23,6 +23,7 @@
 #include "gui/app/main_window.h"
 #include "gui/app/panels.h"
 #include "gui/app/study_editor.h"
+#include "gui/app/table_dialog.h"
 #include "gui/model/examples.h"
 #include "gui/model/plan_text.h"
 #include "gui/views/view.h"
@@ -77,12 +78,37 @@ void MainWindow::export_current() {
   QString file = ask.save(QStringLiteral("Export ") + view->windowTitle(), view->objectName() + QStringLiteral(".svg"),
                           QStringLiteral("SVG (*.svg);;PNG (*.png);;PDF (*.pdf);;CSV (*.csv);;TSV (*.tsv)"));
   if (file.isEmpty()) return;
-  if (!file.contains(QLatin1Char('.'))) file += QStringLiteral(".svg");
+  if (QFileInfo(file).suffix().isEmpty()) file += QStringLiteral(".svg");
+  double scale = 2;
+  if (ask.scale && QFileInfo(file).suffix().toLower() == QStringLiteral("png")) {
+    const auto chosen = ask.scale();
+    if (!chosen) return;
+    scale = *chosen;
+  }
   const QSize size = view->size();
-  const auto written = export_view(*view, file.toStdString(), size, 2);
+  const auto written = export_view(*view, file.toStdString(), size, scale);
   view->resize(size);
   if (!written) return session_.report({written.error().where, written.error().message, written.error().hint});
   say(QStringLiteral("Exported to ") + file);
+}
+
+void MainWindow::note() {
+  const int row = session_.current();
+  if (row < 0 || !ask.text) return;
+  if (const auto text =
+          ask.text(QStringLiteral("Note on #%1").arg(row + 1), QString::fromStdString(session_.note(row))))
+    session_.set_note(row, text->trimmed().toStdString());
+}
+
+void MainWindow::show_as_table() {
+  View* view = current_view();
+  if (!view) return;
+  table_dialog(view->windowTitle().toStdString(), view->csv(), this)->exec();
+}
+
+void MainWindow::toggle(QDockWidget* dock) {
+  dock->setVisible(!dock->isVisible());
+  if (dock->isVisible()) dock->widget()->setFocus();
 }
 
 void MainWindow::save_plan(bool trace) {
@@ -165,12 +191,13 @@ void MainWindow::show_keys() {
 }
 
 void MainWindow::show_about() {
-  QMessageBox::about(this, QStringLiteral("About Foretrain"),
-                     QStringLiteral("<b>Foretrain %1</b><p>Forecasts distributed training steps before anyone pays for them."
-                                    "<p>This program uses no network, has no telemetry and needs no account."
-                                    "<p>The desktop program is under GPL-3.0-or-later (QCustomPlot is); everything else is under "
-                                    "Apache-2.0. Qt %2.")
-                         .arg(QString::fromStdString(session_.environment().version), QString::fromLatin1(qVersion())));
+  QMessageBox::about(
+      this, QStringLiteral("About Foretrain"),
+      QStringLiteral("<b>Foretrain %1</b><p>Forecasts distributed training steps before anyone pays for them."
+                     "<p>This program uses no network, has no telemetry and needs no account."
+                     "<p>The desktop program is under GPL-3.0-or-later (QCustomPlot is); everything else is under "
+                     "Apache-2.0. Qt %2.")
+          .arg(QString::fromStdString(session_.environment().version), QString::fromLatin1(qVersion())));
 }
 
 void MainWindow::remember(const QString& file) {
@@ -224,7 +251,8 @@ void MainWindow::save_settings() {
   settings_->setValue(QStringLiteral("splitter"), splitter_->saveState());
   if (tabs_->currentWidget()) settings_->setValue(QStringLiteral("view"), tabs_->currentWidget()->objectName());
   settings_->setValue(QStringLiteral("theme"), theme_name_);
-  for (const auto& [id, entry] : views_) settings_->setValue(QStringLiteral("views/") + QString::fromStdString(id), entry->state());
+  for (const auto& [id, entry] : views_)
+    settings_->setValue(QStringLiteral("views/") + QString::fromStdString(id), entry->state());
   settings_->sync();
 }
 

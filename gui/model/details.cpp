@@ -17,7 +17,8 @@ constexpr double kMostPasses = 3e6;
 
 Result<Simulated> simulated(const Environment& environment, const Plan& plan, const std::atomic<bool>& stop) {
   if (environment.worker.empty())
-    return fail_environment("simulation", "the program foretrain-sim-worker is not beside this one", "build or install it");
+    return fail_environment("simulation", "the program foretrain-sim-worker is not beside this one",
+                            "build or install it");
   FORETRAIN_TRY(const Semantics semantics, environment.data.semantics(plan.job.semantics));
   FORETRAIN_TRY(const Calibration calibration, calibration_of(environment, plan.cluster.device));
   return simulate(plan, semantics, calibration, environment.worker.string(), environment.data.root.string(), &stop);
@@ -39,8 +40,8 @@ Result<Detail> replayed(const Environment& environment, const Study& study, cons
     return detail;
   }
   FORETRAIN_TRY(const OnDevice own, on_device(semantics, calibration, study.cluster.device, environment.data.root));
-  FORETRAIN_TRY(const CostModel cost, CostModel::make(study.cluster, own.calibration,
-                                                      {study.job.precision, layout.offload.optimizer}));
+  FORETRAIN_TRY(const CostModel cost,
+                CostModel::make(study.cluster, own.calibration, {study.job.precision, layout.offload.optimizer}));
   const Program program = lower(plan, own.semantics);
   FORETRAIN_TRY(Simulation simulation, replay(program, cost, own.semantics, {.record = true}));
   detail.simulation = std::make_shared<const Simulation>(std::move(simulation));
@@ -72,7 +73,8 @@ std::shared_ptr<const Detail> Details::known(const Layout& layout) {
 }
 
 void Details::remember(std::shared_ptr<const Detail> detail) {
-  const auto seen = std::find_if(simulated_.begin(), simulated_.end(), [&](const auto& s) { return s.layout == detail->layout; });
+  const auto seen =
+      std::find_if(simulated_.begin(), simulated_.end(), [&](const auto& s) { return s.layout == detail->layout; });
   if (seen != simulated_.end()) {
     auto both = std::make_shared<Detail>(*detail);
     both->network = seen->result;
@@ -87,7 +89,9 @@ std::shared_ptr<const Detail> Details::of(const Study& study, const Layout& layo
   if (auto found = known(layout)) return found;
   if (!queue_) {
     queue_ = std::make_shared<Queue>();
-    thread_ = std::jthread([this, queue = queue_, study, generation = generation_](const std::stop_token& stop) { work(stop, queue, study, generation); });
+    thread_ = std::jthread([this, queue = queue_, study, generation = generation_](const std::stop_token& stop) {
+      work(stop, queue, study, generation);
+    });
   }
   {
     const std::lock_guard lock(queue_->mutex);
@@ -109,7 +113,8 @@ std::shared_ptr<const Detail> Details::now(const Study& study, const Layout& lay
   return recent_.front();
 }
 
-void Details::work(const std::stop_token& stop, const std::shared_ptr<Queue>& queue, const Study& study, std::uint64_t generation) {
+void Details::work(const std::stop_token& stop, const std::shared_ptr<Queue>& queue, const Study& study,
+                   std::uint64_t generation) {
   while (!stop.stop_requested()) {
     Layout layout;
     {
@@ -140,7 +145,8 @@ void Details::simulate(const Study& study, const Layout& layout) {
   simulating_ = layout;
   stop_simulation_ = std::make_shared<std::atomic<bool>>(false);
   if (simulator_.joinable()) simulator_.join(); // it has delivered its result
-  simulator_ = std::jthread([this, plan = Plan{study.model, study.cluster, study.job, layout}, stop = stop_simulation_, generation = generation_] {
+  simulator_ = std::jthread([this, plan = Plan{study.model, study.cluster, study.job, layout}, stop = stop_simulation_,
+                             generation = generation_] {
     Result<Simulated> result = simulated(environment_, plan, *stop);
     inbox_.post([this, layout = plan.layout, generation, result = std::move(result)]() mutable {
       if (generation != generation_) return;
@@ -154,7 +160,8 @@ void Details::take_simulated(const Layout& layout, Result<Simulated> result) {
   simulating_.reset();
   if (!result && result.error().kind == Error::Kind::cancelled) return;
   std::erase_if(simulated_, [&](const auto& s) { return s.layout == layout; });
-  simulated_.push_back({layout, result ? std::make_shared<const Simulated>(std::move(*result)) : nullptr, result ? std::string() : to_string(result.error())});
+  simulated_.push_back({layout, result ? std::make_shared<const Simulated>(std::move(*result)) : nullptr,
+                        result ? std::string() : to_string(result.error())});
   if (auto before = known(layout)) {
     recent_.pop_front();
     remember(std::move(before));

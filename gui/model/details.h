@@ -31,8 +31,8 @@ struct Detail {
   std::string network_problem;                  ///< why it could not be
 };
 
-/// Replays layouts op by op on a thread of its own, the newest wish first, and remembers the last few. Simulations on the
-/// network are asked for one by one.
+/// Replays layouts op by op on a thread of its own, the newest wish first, and remembers the last few. Simulations on
+/// the network are asked for one by one.
 class Details {
 public:
   Details(const Environment& environment, Inbox& inbox) : environment_(environment), inbox_(inbox) {}
@@ -75,7 +75,8 @@ private:
     std::string problem;
   };
 
-  void work(const std::stop_token& stop, const std::shared_ptr<Queue>& queue, const Study& study, std::uint64_t generation);
+  void work(const std::stop_token& stop, const std::shared_ptr<Queue>& queue, const Study& study,
+            std::uint64_t generation);
   void remember(std::shared_ptr<const Detail> detail);
   [[nodiscard]] std::shared_ptr<const Detail> known(const Layout& layout);
   void take_simulated(const Layout& layout, Result<Simulated> simulated);

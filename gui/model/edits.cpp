@@ -37,8 +37,7 @@ Json with_edits(const Edits& edits, Json before) {
   json["baseline"] = edits.baseline ? to_json(*edits.baseline) : Json();
   json["columns"] = edits.columns;
   json["sort"] = Json::array();
-  for (const SortKey& key : edits.sort)
-    json["sort"].push_back({{"field", key.field}, {"descending", key.descending}});
+  for (const SortKey& key : edits.sort) json["sort"].push_back({{"field", key.field}, {"descending", key.descending}});
   return json;
 }
 

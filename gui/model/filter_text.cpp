@@ -53,7 +53,8 @@ Result<std::string> number_condition(const Field& field, const std::string& part
     if (high.empty()) return fmt::format("{} >= {}", field.id, low);
     return fmt::format("({0} >= {1} and {0} <= {2})", field.id, low, high);
   }
-  if (!starts_number(part)) return fail(place_of(field), fmt::format("'{}' is no number", part), "such as 8, >4 or 2~8");
+  if (!starts_number(part))
+    return fail(place_of(field), fmt::format("'{}' is no number", part), "such as 8, >4 or 2~8");
   return fmt::format("{} == {}", field.id, part);
 }
 
@@ -157,9 +158,7 @@ std::string joined_expression(const std::vector<Chip>& chips) {
 std::vector<std::string> completions(const std::string& text, std::size_t cursor) {
   const std::string before = text.substr(0, std::min(cursor, text.size()));
   std::size_t from = before.size();
-  const auto in_word = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-  };
+  const auto in_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; };
   while (from > 0 && in_word(before[from - 1])) --from;
   const std::string word = before.substr(from);
   std::vector<std::string> found;

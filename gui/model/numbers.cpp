@@ -40,7 +40,7 @@ std::string short_number(double value) {
 }
 
 std::string tick_number(double value) {
-  std::string text = std::abs(value) < 1e-12 ? "0" : fmt::format("{:.6g}", value);
+  std::string text = std::abs(value) < 1e-12 ? "0" : fmt::format("{:.9g}", value);
   if (text.find('e') != std::string::npos) return text;
   return with_groups(std::move(text));
 }

@@ -69,10 +69,14 @@ void add_prediction(const Prediction& prediction, std::vector<DetailLine>& lines
   lines.push_back({"What it rests on", "", ""});
   lines.push_back({"engine", std::string(id_of(prediction.engine)), ""});
   lines.push_back({"evidence", std::string(id_of(prediction.evidence)), "the weakest of the figures in it"});
-  lines.push_back({"80 % interval", fmt::format("{} … {}", short_seconds(prediction.step_time_interval[0].value),
-                                             short_seconds(prediction.step_time_interval[1].value)), "in four of five cases it is in here"});
-  lines.push_back({"of the memory", fmt::format("{} … {} GiB", short_number(double(prediction.memory_interval[0].value) / double(kGiB)),
-                                               short_number(double(prediction.memory_interval[1].value) / double(kGiB))), ""});
+  lines.push_back({"80 % interval",
+                   fmt::format("{} … {}", short_seconds(prediction.step_time_interval[0].value),
+                               short_seconds(prediction.step_time_interval[1].value)),
+                   "in four of five cases it is in here"});
+  lines.push_back({"of the memory",
+                   fmt::format("{} … {} GiB", short_number(double(prediction.memory_interval[0].value) / double(kGiB)),
+                               short_number(double(prediction.memory_interval[1].value) / double(kGiB))),
+                   ""});
   for (const std::string& note : prediction.notes) lines.push_back({"note", note, ""});
 }
 
@@ -87,14 +91,20 @@ void add_network(const Session& session, int row, const Detail& detail, std::vec
   const Prediction& found = detail.network->prediction;
   const double replayed = detail.prediction.step_time.value;
   lines.push_back({"step time", short_seconds(found.step_time.value), "with all links shared by all transfers"});
-  if (replayed > 0) lines.push_back({"against the replay", signed_percent((found.step_time.value / replayed - 1) * 100), "what sharing links costs"});
+  if (replayed > 0)
+    lines.push_back({"against the replay", signed_percent((found.step_time.value / replayed - 1) * 100),
+                     "what sharing links costs"});
   for (const GroupLoad& group : detail.network->run.groups)
     if (group.undisturbed > 0)
-      lines.push_back({group.name, fmt::format("{} transfers, × {} as long", grouped(group.transfers), short_number(group.seconds / group.undisturbed)), "than undisturbed"});
+      lines.push_back({group.name,
+                       fmt::format("{} transfers, × {} as long", grouped(group.transfers),
+                                   short_number(group.seconds / group.undisturbed)),
+                       "than undisturbed"});
   int shown = 0;
   for (const LinkLoad& link : detail.network->run.links) {
     if (++shown > 3) break;
-    lines.push_back({link.name, fmt::format("{}, {:.0f} % busy", short_bytes(link.bytes), link.utilisation * 100), "bytes in the step; share of its capacity"});
+    lines.push_back({link.name, fmt::format("{}, {:.0f} % busy", short_bytes(link.bytes), link.utilisation * 100),
+                     "bytes in the step; share of its capacity"});
   }
 }
 
@@ -134,6 +144,7 @@ std::vector<DetailLine> detail_lines(Session& session, int row) {
   const Prediction* prediction = prediction_of(entry, detail);
   lines.push_back({fmt::format("#{}", row + 1), "", ""});
   lines.push_back({"layout", describe(entry.layout), ""});
+  if (const std::string note = session.note(row); !note.empty()) lines.push_back({"note", "“" + note + "”", ""});
   for (const char* id : {"step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_percent", "memory_gib",
                          "headroom_gib", "cost_per_mtoken"}) {
     const Field* field = find_field(id);
@@ -142,7 +153,8 @@ std::vector<DetailLine> detail_lines(Session& session, int row) {
     view.prediction = prediction;
     const FieldValue value = field->get(view);
     if (std::holds_alternative<std::monostate>(value)) continue;
-    lines.push_back({title_with_unit(*field), short_value(*field, value), std::string(field->help) + ": " + full_value(*field, value)});
+    lines.push_back({title_with_unit(*field), short_value(*field, value),
+                     std::string(field->help) + ": " + full_value(*field, value)});
   }
   add_comparison(session, row, lines);
   if (prediction)
@@ -184,10 +196,10 @@ std::string counts_line(const Session& session) {
   if (results.rows.empty() && results.enumerated == 0) return "no search yet";
   std::int64_t rejected = 0;
   for (const auto& [rule, count] : results.rejected) rejected += count;
-  std::string line = fmt::format("{} considered · {} rejected · {} fit · {} of {} kept shown", grouped(results.enumerated),
-                                 grouped(rejected), grouped(results.fits),
-                                 grouped(static_cast<std::int64_t>(session.shown().size())),
-                                 grouped(static_cast<std::int64_t>(results.rows.size())));
+  std::string line =
+      fmt::format("{} considered · {} rejected · {} fit · {} of {} kept shown", grouped(results.enumerated),
+                  grouped(rejected), grouped(results.fits), grouped(static_cast<std::int64_t>(session.shown().size())),
+                  grouped(static_cast<std::int64_t>(results.rows.size())));
   if (!results.complete) line += " · incomplete";
   if (session.simulating() >= 0) line += fmt::format(" · simulating #{} on the network", session.simulating() + 1);
   return line;

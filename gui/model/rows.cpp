@@ -158,8 +158,7 @@ std::vector<int> shown_rows(const Results& results, const std::vector<Filter>& f
   if (columns.empty()) return shown;
   std::stable_sort(shown.begin(), shown.end(), [&](int a, int b) {
     for (const auto& [column, descending] : columns) {
-      const int order =
-          compare(column[static_cast<std::size_t>(a)], column[static_cast<std::size_t>(b)], descending);
+      const int order = compare(column[static_cast<std::size_t>(a)], column[static_cast<std::size_t>(b)], descending);
       if (order != 0) return order < 0;
     }
     return false;

@@ -17,18 +17,20 @@ namespace foretrain::gui {
 struct RunRequest {
   std::string launcher = "local"; ///< "local", "slurm"
   int steps = 20;
-  int warmup = 3;        ///< of these, not measured
-  std::string time;      ///< Slurm's limit, "00:30:00"; empty: the partition's
-  std::string partition; ///< empty: the default one
+  int warmup = 3;                  ///< of these, not measured
+  std::string time;                ///< Slurm's limit, "00:30:00"; empty: the partition's
+  std::string partition;           ///< empty: the default one
   std::vector<std::string> sbatch; ///< further options of sbatch, as they stand
 };
 
 /// Words behind `foretrain` that run the plan of a file and keep the run in a database.
-[[nodiscard]] std::vector<std::string> run_arguments(const RunRequest& request, const std::string& plan, const std::string& database, const std::string& folder);
+[[nodiscard]] std::vector<std::string> run_arguments(const RunRequest& request, const std::string& plan,
+                                                     const std::string& database, const std::string& folder);
 /// Where the files of a run begun now go: beside the database, under a name of its own.
 [[nodiscard]] std::filesystem::path new_run_folder(const std::filesystem::path& database);
 /// Why this machine should not run so many ranks at once; nothing when it may. `prediction` may be null.
-[[nodiscard]] std::optional<std::string> reason_against_local(const Layout& layout, const Prediction* prediction, double memory_bytes);
+[[nodiscard]] std::optional<std::string> reason_against_local(const Layout& layout, const Prediction* prediction,
+                                                              double memory_bytes);
 /// Bytes of memory that this machine has; 0: unknown.
 [[nodiscard]] double machine_memory();
 

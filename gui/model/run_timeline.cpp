@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -35,6 +36,40 @@ int number_in(const std::string& name) {
   return number;
 }
 
+/// "ffn_up F" of a forecast and "forward ffn_up" of a run, of one micro-batch and layer, are one op.
+std::string op_of(const std::string& name, const Json& event, bool measured) {
+  const std::size_t space = measured ? name.find(' ') : name.rfind(' ');
+  if (space == std::string::npos || space + 1 >= name.size()) return {};
+  const char pass = measured ? name[0] : name[space + 1];
+  const std::string what = measured ? name.substr(space + 1) : name.substr(0, space);
+  const Json none = Json::object();
+  const Json& args = event.contains("args") && event["args"].is_object() ? event["args"] : none;
+  const auto number = [&](const char* key) {
+    return args.contains(key) && args[key].is_number_integer() ? args[key].get<int>() : -1;
+  };
+  return std::string(1, static_cast<char>(std::toupper(static_cast<unsigned char>(pass)))) + " " + what + " " +
+         std::to_string(number("micro_batch")) + " " + std::to_string(number("layer"));
+}
+
+/// Every op of the measured lane that the forecast has once: when it was done, against when it should have been.
+std::vector<RunLag> lags_of(const RunLane& forecast, const RunLane& measured) {
+  std::map<std::string, std::pair<int, double>> promised; // how often, its end
+  for (const auto& row : forecast.rows)
+    for (const RunBar& bar : row)
+      if (!bar.op.empty()) {
+        auto& [count, end] = promised[bar.op];
+        ++count;
+        end = bar.end;
+      }
+  std::vector<RunLag> lags;
+  for (const auto& row : measured.rows)
+    for (const RunBar& bar : row)
+      if (const auto found = promised.find(bar.op); found != promised.end() && found->second.first == 1)
+        lags.push_back({bar.end, bar.end - found->second.second, bar.name});
+  std::stable_sort(lags.begin(), lags.end(), [](const RunLag& a, const RunLag& b) { return a.at < b.at; });
+  return lags;
+}
+
 RunLane lane_of(Process& process) {
   RunLane lane;
   lane.title = process.name;
@@ -54,7 +89,8 @@ Result<RunTimeline> run_timeline(const Json& trace, const std::vector<int>& stag
   std::map<int, Process> processes;
   RunTimeline timeline;
   for (const Json& event : trace["traceEvents"]) {
-    if (!event.is_object() || !event.contains("ph") || !event.contains("pid") || !event["pid"].is_number_integer()) continue;
+    if (!event.is_object() || !event.contains("ph") || !event.contains("pid") || !event["pid"].is_number_integer())
+      continue;
     Process& process = processes[event["pid"].get<int>()];
     if (event["ph"] == "M" && event.value("name", "") == "process_name") process.name = event["args"].value("name", "");
     if (event["ph"] != "X") continue;
@@ -62,7 +98,9 @@ Result<RunTimeline> run_timeline(const Json& trace, const std::vector<int>& stag
     const double end = start + event.value("dur", 0.0) * 1e-6;
     if (!(end > start)) continue;
     timeline.end = std::max(timeline.end, end);
-    process.rows[event.value("tid", 0)].push_back({start, end, part_of(event.value("cat", "")), event.value("name", "")});
+    const std::string name = event.value("name", "");
+    process.rows[event.value("tid", 0)].push_back(
+        {start, end, part_of(event.value("cat", "")), name, op_of(name, event, process.name.starts_with("measured"))});
   }
   std::vector<std::pair<std::array<int, 3>, RunLane>> lanes; // by stage, forecast first, rank
   for (auto& [id, process] : processes) {
@@ -74,6 +112,14 @@ Result<RunTimeline> run_timeline(const Json& trace, const std::vector<int>& stag
     lanes.emplace_back(std::array{stage, lane.measured ? 1 : 0, number}, std::move(lane));
   }
   std::stable_sort(lanes.begin(), lanes.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::size_t forecast = lanes.size();
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    RunLane& lane = lanes[i].second;
+    if (!lane.measured)
+      forecast = i;
+    else if (forecast < i && lanes[forecast].first[0] == lanes[i].first[0])
+      lane.lags = lags_of(lanes[forecast].second, lane);
+  }
   for (auto& [key, lane] : lanes) timeline.lanes.push_back(std::move(lane));
   return timeline;
 }
@@ -83,7 +129,9 @@ Result<std::vector<RunTerm>> run_terms(const Json& comparison) {
     return fail("comparison", "is no document of foretrain compare");
   std::vector<RunTerm> terms;
   for (const Json& row : comparison["rows"]) {
-    if (!row.is_object() || !row.contains("predicted") || !row["predicted"].is_number() || !row.contains("measured") || !row["measured"].is_number()) continue;
+    if (!row.is_object() || !row.contains("predicted") || !row["predicted"].is_number() || !row.contains("measured") ||
+        !row["measured"].is_number())
+      continue;
     RunTerm term;
     term.item = row.value("item", "");
     if (row.contains("rank") && row["rank"].is_number_integer()) term.rank = row["rank"].get<int>();

@@ -15,6 +15,14 @@ struct RunBar {
   double end = 0;
   int part = 0; ///< TimePart
   std::string name;
+  std::string op; ///< the same in forecast and measurement of an op: pass, name, micro-batch and layer
+};
+
+/// How much later than promised an op was done.
+struct RunLag {
+  double at = 0;      ///< s: its measured end
+  double seconds = 0; ///< negative: earlier
+  std::string name;
 };
 
 /// One step as it was promised for a stage, or as a rank measured it.
@@ -22,6 +30,7 @@ struct RunLane {
   std::string title;
   bool measured = false;
   std::vector<std::vector<RunBar>> rows; ///< compute first, then what runs beside it; each in time order
+  std::vector<RunLag> lags;              ///< of a measured lane, in time order: where it leaves its forecast
 };
 
 struct RunTimeline {
@@ -29,7 +38,8 @@ struct RunTimeline {
   double end = 0;             ///< s
 };
 
-/// From the trace of `foretrain compare --trace`; `stage_of_rank` says what belongs together. Error: it is no such trace.
+/// From the trace of `foretrain compare --trace`; `stage_of_rank` says what belongs together. Error: it is no such
+/// trace.
 [[nodiscard]] Result<RunTimeline> run_timeline(const Json& trace, const std::vector<int>& stage_of_rank);
 
 /// A figure of a run, promised and measured: a line of `foretrain compare`.

@@ -19,10 +19,14 @@ constexpr int kMostRuns = 500;
 
 std::string_view text_of(RunStatus status) {
   switch (status) {
-  case RunStatus::running: return "running";
-  case RunStatus::done: return "done";
-  case RunStatus::failed: return "failed";
-  case RunStatus::interrupted: return "interrupted";
+  case RunStatus::running:
+    return "running";
+  case RunStatus::done:
+    return "done";
+  case RunStatus::failed:
+    return "failed";
+  case RunStatus::interrupted:
+    return "interrupted";
   }
   return "";
 }
@@ -71,7 +75,8 @@ Result<std::vector<MeasuredRun>> read_runs(const Environment& environment, const
   return runs;
 }
 
-Result<std::vector<RankChange>> rank_changes(const Environment& environment, const Results& results, const Calibration& after, std::size_t most) {
+Result<std::vector<RankChange>> rank_changes(const Environment& environment, const Results& results,
+                                             const Calibration& after, std::size_t most) {
   FORETRAIN_TRY(const Semantics semantics, environment.data.semantics(results.study.job.semantics));
   FORETRAIN_TRY(const Calibration before, calibration_of(environment, results.study.cluster.device));
   std::vector<RankChange> changes;
@@ -80,27 +85,40 @@ Result<std::vector<RankChange>> rank_changes(const Environment& environment, con
     const Plan plan{study.model, study.cluster, study.job, results.rows[i].layout};
     RankChange change;
     change.row = static_cast<int>(i);
-    for (const auto& [calibration, seconds] : {std::pair(&before, &change.before_s), std::pair(&after, &change.after_s)}) {
-      FORETRAIN_TRY(const Prediction prediction, predict(plan, semantics, *calibration, Engine::replay, "", environment.data.root.string()));
+    for (const auto& [calibration, seconds] :
+         {std::pair(&before, &change.before_s), std::pair(&after, &change.after_s)}) {
+      FORETRAIN_TRY(const Prediction prediction,
+                    predict(plan, semantics, *calibration, Engine::replay, "", environment.data.root.string()));
       *seconds = prediction.verdict == Verdict::illegal ? 0 : prediction.step_time.value;
     }
     if (change.before_s > 0) changes.push_back(change);
   }
-  std::stable_sort(changes.begin(), changes.end(), [](const RankChange& a, const RankChange& b) { return a.after_s < b.after_s; });
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const RankChange& a, const RankChange& b) { return a.after_s < b.after_s; });
   for (std::size_t i = 0; i < changes.size(); ++i) changes[i].rank = static_cast<int>(i);
   return changes;
 }
 
-Result<void> accept_calibration(const Environment& environment, const Calibration& calibration) {
-  const std::filesystem::path file = own_calibration(environment, calibration.name);
+Result<std::optional<std::string>> kept_calibration(const std::filesystem::path& file) {
   if (file.empty()) return fail_environment("calibration", "there is no folder for it", "set HOME or XDG_DATA_HOME");
+  std::error_code problem;
+  if (!std::filesystem::exists(file, problem)) return std::optional<std::string>();
+  FORETRAIN_TRY(std::string text, read_text_file(file.string()));
+  return std::optional<std::string>(std::move(text));
+}
+
+Result<void> keep_calibration(const std::filesystem::path& file, const std::optional<std::string>& text) {
   std::error_code problem;
   std::filesystem::create_directories(file.parent_path(), problem);
   if (problem) return fail_environment(file.parent_path().string(), "cannot be made: " + problem.message());
   std::filesystem::path old = file;
   old += ".before";
-  if (std::filesystem::exists(file, problem)) std::filesystem::copy_file(file, old, std::filesystem::copy_options::overwrite_existing, problem);
-  return write_text_file(file.string(), to_json(calibration).dump(2) + "\n");
+  if (std::filesystem::exists(file, problem))
+    std::filesystem::copy_file(file, old, std::filesystem::copy_options::overwrite_existing, problem);
+  if (text) return write_text_file(file.string(), *text);
+  if (!std::filesystem::remove(file, problem) && problem)
+    return fail_environment(file.string(), "cannot be removed: " + problem.message());
+  return {};
 }
 
 } // namespace foretrain::gui

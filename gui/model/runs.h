@@ -31,19 +31,24 @@ struct MeasuredRun {
 };
 
 /// Newest first, at most 500. Errors: those of the store.
-[[nodiscard]] Result<std::vector<MeasuredRun>> read_runs(const Environment& environment, const std::filesystem::path& path);
+[[nodiscard]] Result<std::vector<MeasuredRun>> read_runs(const Environment& environment,
+                                                         const std::filesystem::path& path);
 
 /// How a layout of the study would rank with another calibration of its device.
 struct RankChange {
-  int row = 0; ///< rank before, from 0
+  int row = 0;  ///< rank before, from 0
   int rank = 0; ///< after, from 0
   double before_s = 0;
   double after_s = 0;
 };
 /// The first `most` rows, each predicted op by op with both calibrations, in the order after. Error: as `predict`.
-[[nodiscard]] Result<std::vector<RankChange>> rank_changes(const Environment& environment, const Results& results, const Calibration& after, std::size_t most);
-/// Puts a calibration where every later prediction for its device finds it, this program's and the command line's; the one
-/// before is kept beside it. Error: it cannot be written.
-[[nodiscard]] Result<void> accept_calibration(const Environment& environment, const Calibration& calibration);
+[[nodiscard]] Result<std::vector<RankChange>> rank_changes(const Environment& environment, const Results& results,
+                                                           const Calibration& after, std::size_t most);
+/// The text of a calibration's file (see `own_calibration`); nothing when there is none. Errors: no such place, no
+/// permission.
+[[nodiscard]] Result<std::optional<std::string>> kept_calibration(const std::filesystem::path& file);
+/// Puts a calibration where every later prediction for its device finds it, this program's and the command line's, or
+/// takes it away; the one before is kept beside it. Error: it cannot be written.
+[[nodiscard]] Result<void> keep_calibration(const std::filesystem::path& file, const std::optional<std::string>& text);
 
 } // namespace foretrain::gui

@@ -32,9 +32,7 @@ void SearchJob::start(const Study& study, Reports reports) {
     options.worker = environment_.worker.string();
     options.data = environment_.data.root.string();
     options.stop = &stop_;
-    options.progress = [&](const Progress& progress) {
-      post([shared, progress] { shared->progress(progress); });
-    };
+    options.progress = [&](const Progress& progress) { post([shared, progress] { shared->progress(progress); }); };
     // Parts that the window has not taken yet are not followed by more of them.
     const auto waiting = std::make_shared<std::atomic<bool>>(false);
     options.found = [&](const SearchResult& best) {

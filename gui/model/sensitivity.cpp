@@ -16,7 +16,8 @@ ClusterSpec scaled(ClusterSpec cluster, const std::vector<Factor>& factors) {
   for (TierSpec& tier : cluster.tiers) tier.link.bandwidth.value *= factors[at++].value;
   DeviceSpec& device = cluster.device;
   const double speed = factors[at++].value;
-  for (auto* peak : {&device.fp32, &device.tf32, &device.fp16, &device.bf16, &device.fp8, &device.fp4, &device.fp64, &device.achievable_bf16})
+  for (auto* peak : {&device.fp32, &device.tf32, &device.fp16, &device.bf16, &device.fp8, &device.fp4, &device.fp64,
+                     &device.achievable_bf16})
     scale(*peak, speed);
   scale(device.memory_bandwidth, factors[at++].value);
   scale(device.memory, factors[at].value);
@@ -40,7 +41,8 @@ Result<std::vector<Rescaled>> rescaled(const Environment& environment, const Stu
                                        const std::vector<Factor>& factors, std::span<const Layout> layouts) {
   FORETRAIN_TRY(const Semantics semantics, environment.data.semantics(study.job.semantics));
   FORETRAIN_TRY(const Calibration calibration, calibration_of(environment, study.cluster.device));
-  FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, scaled(study.cluster, factors), study.job, semantics, calibration));
+  FORETRAIN_TRY(const Evaluator evaluator,
+                Evaluator::make(study.model, scaled(study.cluster, factors), study.job, semantics, calibration));
   Evaluator::Worker worker = evaluator.worker();
   std::vector<Rescaled> results;
   for (const Layout& layout : layouts) {
@@ -51,7 +53,8 @@ Result<std::vector<Rescaled>> rescaled(const Environment& environment, const Stu
     }
     const Evaluation found = worker.evaluate(layout);
     const auto capacity = evaluator.capacity();
-    results.push_back({found.step_seconds, double(found.device_bytes), true, !capacity || found.device_bytes <= capacity->value});
+    results.push_back(
+        {found.step_seconds, double(found.device_bytes), true, !capacity || found.device_bytes <= capacity->value});
   }
   return results;
 }

@@ -31,6 +31,7 @@ struct Rescaled {
 
 /// The layouts on the changed cluster, by the engine of the search: milliseconds for a few. Error: as the search.
 [[nodiscard]] Result<std::vector<Rescaled>> rescaled(const Environment& environment, const Study& study,
-                                                     const std::vector<Factor>& factors, std::span<const Layout> layouts);
+                                                     const std::vector<Factor>& factors,
+                                                     std::span<const Layout> layouts);
 
 } // namespace foretrain::gui

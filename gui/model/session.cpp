@@ -21,6 +21,7 @@ Session::~Session() {
 void Session::close() {
   search_.abandon();
   details_.forget();
+  settle_state();
   file_.wait();
 }
 
@@ -108,7 +109,8 @@ bool Session::stale() const {
 void Session::start_search() {
   if (!study_ || searching()) return;
   progress_ = {};
-  recalibrated_ = false;
+  file_.stop_reading(); // what it would bring is of the search before
+  rest_on_calibration();
   started_ = std::chrono::steady_clock::now();
   SearchJob::Reports reports;
   reports.progress = [this](const Progress& progress) {
@@ -165,8 +167,7 @@ void Session::take_results(std::shared_ptr<const Results> results) {
 }
 
 int Session::row_of(const Layout& layout) const {
-  const auto found =
-      std::find_if(rows().begin(), rows().end(), [&](const Row& row) { return row.layout == layout; });
+  const auto found = std::find_if(rows().begin(), rows().end(), [&](const Row& row) { return row.layout == layout; });
   return found == rows().end() ? -1 : static_cast<int>(found - rows().begin());
 }
 
@@ -180,9 +181,8 @@ void Session::filter_rows() {
 int Session::hidden_by(const Chip& chip) const {
   const auto filter = chip_filter(chip);
   if (!filter) return 0;
-  return static_cast<int>(std::count_if(rows().begin(), rows().end(), [&](const Row& row) {
-    return !filter->admits(field_row(results_->study, row));
-  }));
+  return static_cast<int>(std::count_if(
+      rows().begin(), rows().end(), [&](const Row& row) { return !filter->admits(field_row(results_->study, row)); }));
 }
 
 std::string Session::chip_text(Chip::Kind kind, const std::string& field) const {
@@ -228,8 +228,7 @@ void Session::step_selection(int by) {
   if (shown_.empty()) return;
   const auto at = std::find(shown_.begin(), shown_.end(), current());
   const auto last = static_cast<std::ptrdiff_t>(shown_.size()) - 1;
-  const std::ptrdiff_t next =
-      at == shown_.end() ? 0 : std::clamp<std::ptrdiff_t>(at - shown_.begin() + by, 0, last);
+  const std::ptrdiff_t next = at == shown_.end() ? 0 : std::clamp<std::ptrdiff_t>(at - shown_.begin() + by, 0, last);
   select({shown_[static_cast<std::size_t>(next)]});
 }
 
@@ -273,6 +272,26 @@ void Session::set_baseline(int row) {
   });
 }
 
+std::string Session::note(int row) const {
+  for (const Pin& pin : edits_.pins)
+    if (row >= 0 && row < static_cast<int>(rows().size()) && pin.layout == rows()[static_cast<std::size_t>(row)].layout)
+      return pin.note;
+  return {};
+}
+
+void Session::set_note(int row, const std::string& text) {
+  if (row < 0 || row >= static_cast<int>(rows().size())) return;
+  const Layout& layout = rows()[static_cast<std::size_t>(row)].layout;
+  edit("note on #" + std::to_string(row + 1), [&](Edits& edits) {
+    const auto at =
+        std::find_if(edits.pins.begin(), edits.pins.end(), [&](const Pin& p) { return p.layout == layout; });
+    if (at == edits.pins.end())
+      edits.pins.push_back({layout, text});
+    else
+      at->note = text;
+  });
+}
+
 int Session::reference_for(int row) const {
   if (baseline_ >= 0 && baseline_ != row) return baseline_;
   const int best = row == 0 ? 1 : 0;
@@ -294,81 +313,6 @@ void Session::simulate(int row) {
 
 int Session::simulating() const {
   return details_.simulating() ? row_of(*details_.simulating()) : -1;
-}
-
-void Session::calibration_changed() {
-  recalibrated_ = !rows().empty();
-  details_.forget();
-  changed(kStudyChanged | kDetailChanged);
-}
-
-Result<void> Session::open_file(const std::filesystem::path& path) {
-  FORETRAIN_TRY(SavedSession saved, file_.open(path));
-  search_.abandon();
-  file_.wait();
-  Edits edits = edits_from(saved.view_state);
-  if (edits.document.is_null()) edits.document = saved.study;
-  view_state_ = std::move(saved.view_state);
-  written_ = std::move(saved.written);
-  conflicted_ = false;
-  recalibrated_ = false;
-  path_ = path;
-  take_results(std::make_shared<Results>());
-  apply(edits);
-  if (saved.study_id > 0)
-    file_.read_rows(path, saved.study_id, [this](Result<std::shared_ptr<const Results>> results) {
-      if (!results) return report(results.error());
-      take_results(*results);
-    });
-  changed(kFileChanged | kStudyChanged);
-  return {};
-}
-
-Result<void> Session::save_view_state() {
-  if (path_.empty() || conflicted_) return {};
-  view_state_ = with_edits(edits_, view_state_);
-  std::string text = view_state_.dump();
-  FORETRAIN_TRY(const bool written, file_.write_view_state(path_, written_, text));
-  if (written) {
-    written_ = std::move(text);
-    return {};
-  }
-  conflicted_ = true;
-  changed(kFileChanged);
-  return fail(path_.string(), "another window has changed this session meanwhile: nothing of it was overwritten",
-              "File > Reload shows what it has, File > Keep this window's state takes this one's, Save session as… keeps both");
-}
-
-Result<void> Session::keep_mine() {
-  if (path_.empty()) return {};
-  FORETRAIN_TRY(written_, file_.view_state(path_));
-  conflicted_ = false;
-  changed(kFileChanged);
-  return save_view_state();
-}
-
-Result<void> Session::save_as(const std::filesystem::path& path) {
-  file_.wait();
-  if (!path_.empty() && std::filesystem::exists(path_)) {
-    if (!conflicted_) {
-      if (auto saved = save_view_state(); !saved && !conflicted_) return saved;
-    }
-    file_.copy(path_, path, [this, path](Result<void> copied) {
-      if (!copied) return report(copied.error());
-      path_ = path;
-      conflicted_ = false;
-      if (auto state = file_.view_state(path_)) written_ = std::move(*state);
-      if (auto saved = save_view_state(); !saved) report(saved.error());
-      changed(kFileChanged);
-    });
-  } else {
-    set_path(path);
-    conflicted_ = false;
-    if (auto saved = save_view_state(); !saved) return saved;
-    if (!rows().empty()) write_results(results_);
-  }
-  changed(kFileChanged);
-  return {};
 }
 
 } // namespace foretrain::gui

@@ -67,6 +67,9 @@ public:
   void edit(const std::string& title, const std::function<void(Edits&)>& change);
   void apply(const Edits& edits);
   std::function<void(const std::string& title, const Edits& before, const Edits& after)> edited;
+  /// The same of what was done to files: how to take it back, and to do it again.
+  using Act = std::function<void()>;
+  std::function<void(const std::string& title, Act undo, Act redo)> acted;
 
   // Study
   /// Absent when there is none, or while it has a problem.
@@ -102,7 +105,8 @@ public:
   [[nodiscard]] const std::vector<int>& selection() const { return selection_; }
   [[nodiscard]] int current() const { return selection_.empty() ? -1 : selection_.front(); }
   void select(std::vector<int> rows);
-  void step_selection(int by); ///< along `shown`
+  void select_when_read(int row) { wanted_ = row; } ///< of a file that is being opened
+  void step_selection(int by);                      ///< along `shown`
   [[nodiscard]] int hover() const { return hover_; }
   void set_hover(int row);
 
@@ -118,6 +122,8 @@ public:
   [[nodiscard]] bool pinned(int row) const;
   void toggle_pin(int row);
   void set_baseline(int row); ///< again: none
+  [[nodiscard]] std::string note(int row) const;
+  void set_note(int row, const std::string& text);         ///< pins the row
   [[nodiscard]] int baseline() const { return baseline_; } ///< row, -1 when there is none here
   [[nodiscard]] std::vector<int> pinned_rows() const;
   /// What to compare a row with: the baseline, else the best other one; -1: nothing.
@@ -146,8 +152,12 @@ public:
   /// Keeps what was decided. Error: those of the store; another window has changed the file meanwhile, which is told
   /// once: nothing is overwritten until `keep_mine`.
   [[nodiscard]] Result<void> save_view_state();
+  /// The same on a thread of its own; what goes wrong is reported. False: the last time is still under way.
+  [[nodiscard]] bool autosave();
   /// Another window has changed what was decided in this file.
   [[nodiscard]] bool conflicted() const { return conflicted_; }
+  /// At the end: which layout was looked at.
+  void save_selection();
   /// What this window has counts: it takes the place of the other's at the next save.
   [[nodiscard]] Result<void> keep_mine();
   /// Copies the file, with all that is in it, and goes on in the copy, or begins a new one. Copying goes on in the
@@ -155,8 +165,11 @@ public:
   [[nodiscard]] Result<void> save_as(const std::filesystem::path& path);
   /// Another program has written to the file: runs, say.
   void file_changed() { changed(kFileChanged); }
-  /// The device has got another calibration: what is shown rests on the one before.
-  void calibration_changed();
+  /// Takes runs out of the file, on a thread; `done` follows unless that fails, which is reported.
+  void take_out_runs(std::vector<std::int64_t> runs, std::function<void()> done);
+  /// Every later prediction for the device rests on it, this program's and the command line's. Error: it cannot be
+  /// written.
+  [[nodiscard]] Result<void> use_calibration(const Calibration& calibration);
   [[nodiscard]] bool loading() const { return file_.reading(); }
   [[nodiscard]] bool saving() const { return file_.writing(); }
   /// Waits for threads; afterwards nothing more arrives.
@@ -169,6 +182,14 @@ private:
   void find_pins();
   void take_results(std::shared_ptr<const Results> results);
   void write_results(std::shared_ptr<const Results> results);
+  struct StateWriting {
+    std::string text;
+    Result<bool> written = false;
+  };
+  void settle_state(); ///< waits for `autosave` and takes its outcome
+  [[nodiscard]] Result<void> take_written(std::string text, Result<bool> written);
+  void rest_on_calibration();
+  void calibration_changed();
   void report(const Error& error) { report({error.where, error.message, error.hint}); }
   [[nodiscard]] int row_of(const Layout& layout) const;
 
@@ -185,6 +206,7 @@ private:
   std::vector<int> shown_;
   std::vector<int> selection_;
   std::vector<Layout> chosen_; ///< what was selected, also while it is not among the rows
+  int wanted_ = -1;
   int hover_ = -1;
   double moment_ = -1;
   std::vector<int> pins_;
@@ -193,14 +215,17 @@ private:
   std::chrono::steady_clock::time_point started_;
   std::filesystem::path path_;
   bool waiting_ = false;
-  bool recalibrated_ = false;          ///< since the search
+  std::string calibration_;   ///< that the rows rest on
+  bool recalibrated_ = false; ///< it is another by now
   bool conflicted_ = false;
   std::optional<std::string> written_; ///< view state in the file, as this window knows it
-  Json view_state_; ///< as read, so that keys of newer programs are kept
+  Json view_state_;                    ///< as read, so that keys of newer programs are kept
 
   Details details_;
   SearchJob search_;
   SessionFile file_;
+  std::shared_ptr<StateWriting> saving_state_;
+  std::jthread state_writer_;
 };
 
 } // namespace foretrain::gui

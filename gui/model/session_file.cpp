@@ -8,8 +8,9 @@ namespace foretrain::gui {
 namespace {
 
 constexpr const char* kViewState = "gui";
+constexpr const char* kSelected = "gui-selected";
 constexpr std::size_t kFirstPage = 500; ///< rows that are shown before all are read
-constexpr std::size_t kBatch = 2000; ///< candidates per transaction
+constexpr std::size_t kBatch = 2000;    ///< candidates per transaction
 
 Row stored_row(RankedRow stored) {
   Row row;
@@ -44,7 +45,8 @@ Result<std::shared_ptr<Results>> read_heads(const Store& store, StudyId id) {
   results->elapsed_s = summary.elapsed.value_or(Seconds(0)).value;
   FORETRAIN_TRY(results->rejected, store.rejection_counts(id));
   FORETRAIN_TRY(auto misses, store.near_misses(id));
-  for (StoredNearMiss& miss : misses) results->near_misses.push_back({std::move(miss.layout), std::move(miss.rejection)});
+  for (StoredNearMiss& miss : misses)
+    results->near_misses.push_back({std::move(miss.layout), std::move(miss.rejection)});
   return results;
 }
 
@@ -102,6 +104,10 @@ Result<SavedSession> SessionFile::open(const std::filesystem::path& path) const 
     FORETRAIN_TRY(saved.view_state, parse_json(*state, path.string()));
     saved.written = state;
   }
+  FORETRAIN_TRY(const std::optional<std::string> selected, store.view_state(kSelected));
+  if (selected) {
+    FORETRAIN_TRY(saved.selected, parse_json(*selected, path.string()));
+  }
   FORETRAIN_TRY(const std::vector<StudySummary> studies, store.studies(1));
   if (studies.empty()) return saved;
   saved.study_id = studies.front().id.value;
@@ -113,12 +119,12 @@ Result<SavedSession> SessionFile::open(const std::filesystem::path& path) const 
 
 void SessionFile::read_rows(const std::filesystem::path& path, std::int64_t study,
                             std::function<void(Result<std::shared_ptr<const Results>>)> arrived) {
-  wait();
+  stop_reading();
   reading_ = true;
   const auto deliver = [this, arrived = std::move(arrived),
-                        generation = generation_](Result<std::shared_ptr<const Results>> results, bool last) {
-    inbox_.post([this, arrived, generation, results = std::move(results), last] {
-      if (generation != generation_) return;
+                        reading = readings_](Result<std::shared_ptr<const Results>> results, bool last) {
+    inbox_.post([this, arrived, reading, results = std::move(results), last] {
+      if (reading != readings_) return;
       if (last) reading_ = false;
       arrived(results);
     });
@@ -144,12 +150,13 @@ void SessionFile::read_rows(const std::filesystem::path& path, std::int64_t stud
 }
 
 void SessionFile::start_writing(std::function<Result<void>()> write, std::function<void(Result<void>)> done) {
-  wait();
-  writing_ = true;
-  writer_ = std::jthread([this, write = std::move(write), done = std::move(done), generation = generation_] {
+  ++writing_;
+  writer_ = std::jthread([this, before = std::move(writer_), write = std::move(write), done = std::move(done),
+                          generation = generation_]() mutable {
+    if (before.joinable()) before.join();
     auto written = write();
     inbox_.post([this, done, generation, written = std::move(written)] {
-      if (generation == generation_) writing_ = false;
+      if (generation == generation_) --writing_;
       done(written);
     });
   });
@@ -157,10 +164,12 @@ void SessionFile::start_writing(std::function<Result<void>()> write, std::functi
 
 void SessionFile::write(const std::filesystem::path& path, std::shared_ptr<const Results> results,
                         std::function<void(Result<void>)> done) {
-  start_writing([this, path, results = std::move(results)] { return write_results(environment_, path, *results); }, std::move(done));
+  start_writing([this, path, results = std::move(results)] { return write_results(environment_, path, *results); },
+                std::move(done));
 }
 
-void SessionFile::copy(const std::filesystem::path& from, const std::filesystem::path& to, std::function<void(Result<void>)> done) {
+void SessionFile::copy(const std::filesystem::path& from, const std::filesystem::path& to,
+                       std::function<void(Result<void>)> done) {
   start_writing(
       [this, from, to]() -> Result<void> {
         FORETRAIN_TRY(const Store store, Store::open(from, OpenMode::read, environment_.data));
@@ -169,7 +178,20 @@ void SessionFile::copy(const std::filesystem::path& from, const std::filesystem:
       std::move(done));
 }
 
-Result<bool> SessionFile::write_view_state(const std::filesystem::path& path, const std::optional<std::string>& before, const std::string& state) const {
+void SessionFile::remove_runs(const std::filesystem::path& path, std::vector<std::int64_t> runs,
+                              std::function<void(Result<void>)> done) {
+  start_writing(
+      [this, path, runs = std::move(runs)]() -> Result<void> {
+        FORETRAIN_TRY(Store store, Store::open(path, OpenMode::write, environment_.data));
+        for (const std::int64_t run : runs)
+          if (auto removed = store.remove_run(RunId{run}); !removed) return removed;
+        return {};
+      },
+      std::move(done));
+}
+
+Result<bool> SessionFile::write_view_state(const std::filesystem::path& path, const std::optional<std::string>& before,
+                                           const std::string& state) const {
   FORETRAIN_TRY(Store store, Store::open(path, OpenMode::write, environment_.data, Seconds(2)));
   return store.replace_view_state(kViewState, before, state);
 }
@@ -179,15 +201,25 @@ Result<std::optional<std::string>> SessionFile::view_state(const std::filesystem
   return store.view_state(kViewState);
 }
 
-void SessionFile::wait() {
+Result<void> SessionFile::write_selected(const std::filesystem::path& path, const Json& layout) const {
+  FORETRAIN_TRY(Store store, Store::open(path, OpenMode::write, environment_.data, Seconds(0.5)));
+  return store.keep_view_state(kSelected, layout.dump());
+}
+
+void SessionFile::stop_reading() {
   if (reader_.joinable()) {
     reader_.request_stop();
     reader_.join();
   }
+  ++readings_;
+  reading_ = false;
+}
+
+void SessionFile::wait() {
+  stop_reading();
   if (writer_.joinable()) writer_.join();
   ++generation_;
-  reading_ = false;
-  writing_ = false;
+  writing_ = 0;
 }
 
 } // namespace foretrain::gui

@@ -205,14 +205,16 @@ std::vector<FormField> study_form(const Json& document, const DataFolder& data) 
   if (written_out(document, "model")) {
     form.add_members(*object_schema(all["properties"]["model"]), document["model"], "/model", 1);
   } else {
-    add_preset(form, "model", document, data.models(), "The transformer: a preset, or drop a config.json on the window.");
+    add_preset(form, "model", document, data.models(),
+               "The transformer: a preset, or drop a config.json on the window.");
     form.list.back().depth = 1;
   }
   add_cluster(form, all, document, data);
   for (const char* key : {"job", "space"}) {
     const Json& schema_of_part = all["properties"][key];
     form.add_section(key, "/" + std::string(key), schema_of_part.value("description", ""), 0);
-    if (const Json* object = object_schema(schema_of_part)) form.add_members(*object, part(key), "/" + std::string(key), 1);
+    if (const Json* object = object_schema(schema_of_part))
+      form.add_members(*object, part(key), "/" + std::string(key), 1);
   }
   form.add_section("ranking", "", "", 0);
   for (const char* key : {"objective", "where"})

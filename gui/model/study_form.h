@@ -28,8 +28,8 @@ struct FormField {
 /// The lines for this document. Models and clusters are presets by name or objects; objects are shown member by member.
 [[nodiscard]] std::vector<FormField> study_form(const Json& document, const DataFolder& data);
 
-/// The document with one value set from text, or taken back to its default with empty text. Numbers, flags and lists are
-/// read as such; what does not read as one stays text, for the reader of studies to refuse with the place.
+/// The document with one value set from text, or taken back to its default with empty text. Numbers, flags and lists
+/// are read as such; what does not read as one stays text, for the reader of studies to refuse with the place.
 [[nodiscard]] Json with_value(Json document, const FormField& field, const std::string& text);
 
 /// A preset cluster written out, so that its tiers and device can be edited.

@@ -11,8 +11,9 @@ namespace {
 
 /// The group whose members a part's transfers go between; nothing for work that is no transfer.
 std::optional<Group> group_of(TimePart part) {
-  constexpr std::array kTransfers = {std::pair(TimePart::tp, Group::tp), std::pair(TimePart::cp, Group::cp), std::pair(TimePart::ep, Group::ep),
-                                     std::pair(TimePart::pp, Group::pp), std::pair(TimePart::dp, Group::data)};
+  constexpr std::array kTransfers = {std::pair(TimePart::tp, Group::tp), std::pair(TimePart::cp, Group::cp),
+                                     std::pair(TimePart::ep, Group::ep), std::pair(TimePart::pp, Group::pp),
+                                     std::pair(TimePart::dp, Group::data)};
   for (const auto& [transfer, group] : kTransfers)
     if (transfer == part) return group;
   return std::nullopt;
@@ -33,11 +34,14 @@ void Traffic::merge(std::vector<Interval>& intervals) {
 }
 
 bool Traffic::covers(const std::vector<Interval>& busy, double seconds) {
-  const auto after = std::partition_point(busy.begin(), busy.end(), [&](const Interval& i) { return i.start <= seconds; });
+  const auto after =
+      std::partition_point(busy.begin(), busy.end(), [&](const Interval& i) { return i.start <= seconds; });
   return after != busy.begin() && std::prev(after)->end > seconds;
 }
 
-Traffic::Traffic(const Simulation& simulation, const Mesh& mesh) : stages_(simulation.stages.size()), end_(simulation.step_time.value), tiers_(static_cast<int>(mesh.fanouts().size())) {
+Traffic::Traffic(const Simulation& simulation, const Mesh& mesh)
+    : stages_(simulation.stages.size()), end_(simulation.step_time.value),
+      tiers_(static_cast<int>(mesh.fanouts().size())) {
   for (const TimelineEvent& event : simulation.events) {
     if (event.lane == Lane::compute || event.end <= event.start) continue;
     if (event.stage < 0 || event.stage >= static_cast<int>(stages_.size())) continue;

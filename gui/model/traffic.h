@@ -9,8 +9,8 @@
 
 namespace foretrain::gui {
 
-/// Which links the ranks of each stage use when, from the replay of a step. The ranks of a stage do the same at the same
-/// time; a group uses the links of the outermost tier that it crosses.
+/// Which links the ranks of each stage use when, from the replay of a step. The ranks of a stage do the same at the
+/// same time; a group uses the links of the outermost tier that it crosses.
 class Traffic {
 public:
   struct Use {

@@ -60,7 +60,8 @@ void AgreementChart::set_points(std::vector<AgreementPoint> points, const QStrin
   if (!points_.empty()) set_extent(low / 1.2, high * 1.2, low / 1.2, high * 1.2);
   std::vector<LegendEntry> legend;
   for (qsizetype i = 0; i < series.size() && legend.size() < kLegend; ++i)
-    legend.push_back({theme().series[static_cast<std::size_t>(i) % theme().series.size()], series[i], LegendEntry::Shape::box});
+    legend.push_back(
+        {theme().series[static_cast<std::size_t>(i) % theme().series.size()], series[i], LegendEntry::Shape::box});
   if (!points_.empty()) legend.push_back({theme().grid, QStringLiteral("within 10 %"), LegendEntry::Shape::box});
   set_legend(std::move(legend));
   redraw();
@@ -72,7 +73,8 @@ void AgreementChart::paint(QPainter& painter, const Frame& frame) const {
   const double low = frame.shown.left();
   const double high = frame.shown.right();
   QPolygonF band;
-  for (const auto& [x, factor] : {std::pair(low, 1 + kBand), std::pair(high, 1 + kBand), std::pair(high, 1 - kBand), std::pair(low, 1 - kBand)})
+  for (const auto& [x, factor] :
+       {std::pair(low, 1 + kBand), std::pair(high, 1 + kBand), std::pair(high, 1 - kBand), std::pair(low, 1 - kBand)})
     band << frame.at(x, x * factor);
   painter.setPen(Qt::NoPen);
   painter.setBrush(theme().grid);
@@ -96,8 +98,10 @@ void AgreementChart::paint_card(QPainter& painter, const Frame& frame) const {
   painter.setBrush(Qt::NoBrush);
   painter.drawEllipse(at, 6, 6);
   draw_card(painter, theme(), frame.area, at,
-            {point.title, QStringLiteral("measured ") + text_(point.measured), QStringLiteral("predicted ") + text_(point.predicted),
-             QStringLiteral("error ") + QString::fromStdString(signed_percent((point.predicted / point.measured - 1) * 100))});
+            {point.title, QStringLiteral("measured ") + text_(point.measured),
+             QStringLiteral("predicted ") + text_(point.predicted),
+             QStringLiteral("error ") +
+                 QString::fromStdString(signed_percent((point.predicted / point.measured - 1) * 100))});
 }
 
 } // namespace foretrain::gui

@@ -3,82 +3,15 @@
 
 #include <cmath>
 
+#include <QElapsedTimer>
+
 #include <qcustomplot.h>
 
+#include "gui/plot/axis.h"
 #include "gui/plot/theme.h"
+#include "gui/plot/zoom_history.h"
 
 namespace foretrain::gui {
-namespace {
-
-/// What a view paints, as a part of the plot: it is clipped, buffered and exported as the axes are.
-class PaintedLayer final : public QCPLayerable {
-public:
-  PaintedLayer(QCustomPlot* plot, const QString& layer, std::function<void(QPainter&)> paint)
-      : QCPLayerable(plot, layer), paint_(std::move(paint)) {}
-
-protected:
-  void applyDefaultAntialiasingHint(QCPPainter* painter) const override { painter->setAntialiasing(true); }
-  void draw(QCPPainter* painter) override { paint_(*painter); }
-  QRect clipRect() const override { return mParentPlot->viewport(); }
-
-private:
-  std::function<void(QPainter&)> paint_;
-};
-
-class FixedTicker final : public QCPAxisTicker {
-public:
-  explicit FixedTicker(std::vector<std::pair<double, QString>> ticks) : ticks_(std::move(ticks)) {}
-
-protected:
-  void generate(const QCPRange& range, const QLocale&, QChar, int, QVector<double>& ticks, QVector<double>* sub,
-                QVector<QString>* labels) override {
-    ticks.clear();
-    if (sub) sub->clear();
-    if (labels) labels->clear();
-    for (const auto& [value, text] : ticks_) {
-      if (!range.contains(value)) continue;
-      ticks.append(value);
-      if (labels) labels->append(text);
-    }
-  }
-
-private:
-  std::vector<std::pair<double, QString>> ticks_;
-};
-
-template <class Base> class TextTicker final : public Base {
-public:
-  explicit TextTicker(std::function<QString(double)> text) : text_(std::move(text)) {}
-
-protected:
-  QString getTickLabel(double tick, const QLocale&, QChar, int) override { return text_(tick); }
-
-private:
-  std::function<QString(double)> text_;
-};
-
-QString plain_number(double value) {
-  return QString::number(std::abs(value) < 1e-12 ? 0 : value, 'g', 6);
-}
-
-void apply_look(QCPAxis& axis, const AxisLook& look) {
-  axis.setLabel(look.title);
-  axis.setRangeReversed(look.reversed);
-  axis.setVisible(look.visible);
-  axis.setScaleType(look.log ? QCPAxis::stLogarithmic : QCPAxis::stLinear);
-  const auto text = look.text ? look.text : std::function<QString(double)>(plain_number);
-  QSharedPointer<QCPAxisTicker> ticker;
-  if (!look.ticks.empty())
-    ticker.reset(new FixedTicker(look.ticks));
-  else if (look.log)
-    ticker.reset(new TextTicker<QCPAxisTickerLog>(text));
-  else
-    ticker.reset(new TextTicker<QCPAxisTicker>(text));
-  axis.setTicker(ticker);
-  axis.setSubTicks(look.ticks.empty());
-}
-
-} // namespace
 
 struct Chart::Parts {
   QCustomPlot* plot = nullptr;
@@ -97,6 +30,15 @@ struct Chart::Parts {
   QCPRange y_before;
   QRectF box;
   bool ready = false; ///< the view has said what it shows
+  bool exporting = false;
+  ZoomHistory history;
+  QElapsedTimer clock;
+  [[nodiscard]] Shown whole() const { return {x_extent.lower, x_extent.upper, y_extent.lower, y_extent.upper}; }
+  [[nodiscard]] Shown shown() const {
+    const QCPRange x = plot->xAxis->range();
+    const QCPRange y = plot->yAxis->range();
+    return {x.lower, x.upper, y.lower, y.upper};
+  }
 };
 
 Chart::Chart(QWidget* parent) : QWidget(parent), parts_(std::make_unique<Parts>()) {
@@ -108,8 +50,8 @@ Chart::Chart(QWidget* parent) : QWidget(parent), parts_(std::make_unique<Parts>(
   plot->addLayer("marks", plot->layer("axes"), QCustomPlot::limAbove);
   plot->addLayer("highlights", plot->layer("overlay"), QCustomPlot::limBelow);
   plot->layer("highlights")->setMode(QCPLayer::lmBuffered);
-  new PaintedLayer(plot, "marks", [this](QPainter& painter) { paint_layer(painter, false); });
-  new PaintedLayer(plot, "highlights", [this](QPainter& painter) { paint_layer(painter, true); });
+  add_painting(*plot, "marks", [this](QPainter& painter) { paint_layer(painter, false); });
+  add_painting(*plot, "highlights", [this](QPainter& painter) { paint_layer(painter, true); });
   plot->setMouseTracking(true);
   plot->installEventFilter(this);
   plot->setFocusPolicy(Qt::StrongFocus);
@@ -159,8 +101,10 @@ void Chart::set_extent(double x_low, double x_high, double y_low, double y_high)
   const auto safe = [](double low, double high) {
     return high > low ? QCPRange(low, high) : QCPRange(low - 0.5, low + 0.5);
   };
+  const Shown before = parts_->whole();
   parts_->x_extent = safe(x_low, x_high);
   parts_->y_extent = safe(y_low, y_high);
+  if (!(before == parts_->whole())) parts_->history.begin(parts_->whole()); // other data: other pictures
   if (!zoomed_) fit();
 }
 
@@ -210,6 +154,11 @@ void Chart::paint_layer(QPainter& painter, bool highlights) {
   const Paint& paint = highlights ? paint_highlights : paint_marks;
   if (paint) paint(painter, now);
   painter.restore();
+  if (highlights && parts_->plot->hasFocus() && !parts_->exporting) {
+    painter.setPen(QPen(t.accent, 0));
+    painter.setBrush(Qt::NoBrush);
+    painter.drawRect(QRectF(parts_->plot->viewport()).adjusted(0.5, 0.5, -0.5, -0.5));
+  }
   if (highlights && !parts_->box.isNull()) {
     painter.setPen(QPen(t.accent, 0, Qt::DashLine));
     painter.drawRect(parts_->box);
@@ -219,12 +168,18 @@ void Chart::paint_layer(QPainter& painter, bool highlights) {
 }
 
 void Chart::redraw() {
-  make_room(parts_->plot->width());
+  make_room(parts_->plot->size());
   parts_->plot->replot(QCustomPlot::rpQueuedReplot);
 }
 
-void Chart::make_room(double plot_width) {
-  const int lines = legend_lines(font(), parts_->legend, std::max(60.0, plot_width - 90.0));
+void Chart::make_room(QSize plot_size) {
+  const int lines = legend_lines(font(), parts_->legend, std::max(60.0, plot_size.width() - 90.0));
+  const QFontMetrics metrics(font());
+  const auto fitting = [&](const QString& title, double room) {
+    return metrics.elidedText(title, Qt::ElideRight, std::max(40, static_cast<int>(room)));
+  };
+  parts_->plot->xAxis->setLabel(fitting(parts_->x_look.title, plot_size.width() - 60.0));
+  parts_->plot->yAxis->setLabel(fitting(parts_->y_look.title, plot_size.height() - 24.0));
   parts_->plot->axisRect()->setMinimumMargins(QMargins(10, 8 + lines * (QFontMetrics(font()).height() + 2), 14, 10));
 }
 
@@ -232,10 +187,26 @@ void Chart::redraw_highlights() {
   if (parts_->plot->layer("highlights")->mode() == QCPLayer::lmBuffered) parts_->plot->layer("highlights")->replot();
 }
 
+void Chart::remember_range() {
+  if (!parts_->clock.isValid()) parts_->clock.start();
+  parts_->history.visit(parts_->shown(), double(parts_->clock.elapsed()) * 1e-3);
+}
+
+void Chart::step_zoom(int by) {
+  const auto shown = parts_->history.step(by);
+  if (!shown) return;
+  parts_->plot->xAxis->setRange(shown->x_low, shown->x_high);
+  parts_->plot->yAxis->setRange(shown->y_low, shown->y_high);
+  zoomed_ = !(*shown == parts_->whole());
+  redraw();
+  if (range_changed) range_changed();
+}
+
 void Chart::fit() {
   zoomed_ = false;
   parts_->plot->xAxis->setRange(parts_->x_extent);
   parts_->plot->yAxis->setRange(parts_->y_extent);
+  remember_range();
   redraw();
   if (range_changed) range_changed();
 }
@@ -244,6 +215,7 @@ void Chart::show_range(double x_low, double x_high) {
   if (!(x_high > x_low)) return;
   zoomed_ = true;
   parts_->plot->xAxis->setRange(x_low, x_high);
+  remember_range();
   redraw();
   if (range_changed) range_changed();
 }
@@ -253,6 +225,7 @@ void Chart::zoom(double factor, QPointF pixel) {
   zoomed_ = true;
   if (parts_->x_look.zooms) parts_->plot->xAxis->scaleRange(factor, center.x());
   if (parts_->y_look.zooms) parts_->plot->yAxis->scaleRange(factor, center.y());
+  remember_range();
   redraw();
   if (range_changed) range_changed();
 }
@@ -268,34 +241,52 @@ void Chart::pan(double x_share, double y_share) {
   zoomed_ = true;
   if (parts_->x_look.zooms) move(parts_->plot->xAxis, x_share);
   if (parts_->y_look.zooms) move(parts_->plot->yAxis, y_share);
+  remember_range();
   redraw();
   if (range_changed) range_changed();
 }
 
 void Chart::paint_to(QPaintDevice& device, QSize size) {
-  make_room(size.width());
+  make_room(size);
   QCPPainter painter;
   if (!painter.begin(&device)) return;
+  parts_->exporting = true;
   painter.setMode(QCPPainter::pmVectorized);
   painter.setMode(QCPPainter::pmNoCaching);
   parts_->plot->toPainter(&painter, size.width(), size.height());
   painter.end();
+  parts_->exporting = false;
 }
 
 bool Chart::key(int code) {
   if (key_pressed && key_pressed(code)) return true;
   const QPointF center = frame().area.center();
   switch (code) {
-  case Qt::Key_Left: pan(-0.1, 0); return true;
-  case Qt::Key_Right: pan(0.1, 0); return true;
-  case Qt::Key_Up: pan(0, 0.1); return true;
-  case Qt::Key_Down: pan(0, -0.1); return true;
+  case Qt::Key_Left:
+    pan(-0.1, 0);
+    return true;
+  case Qt::Key_Right:
+    pan(0.1, 0);
+    return true;
+  case Qt::Key_Up:
+    pan(0, 0.1);
+    return true;
+  case Qt::Key_Down:
+    pan(0, -0.1);
+    return true;
   case Qt::Key_Plus:
-  case Qt::Key_Equal: zoom(0.8, center); return true;
-  case Qt::Key_Minus: zoom(1.25, center); return true;
+  case Qt::Key_Equal:
+    zoom(0.8, center);
+    return true;
+  case Qt::Key_Minus:
+    zoom(1.25, center);
+    return true;
   case Qt::Key_0:
-  case Qt::Key_Home: fit(); return true;
-  default: return false;
+  case Qt::Key_Home:
+    fit();
+    return true;
+  default:
+    return false;
   }
 }
 
@@ -349,7 +340,8 @@ bool Chart::mouse(QEvent* event) {
   case QEvent::MouseButtonDblClick:
     if (!double_clicked || !double_clicked(at)) fit();
     return true;
-  default: return false;
+  default:
+    return false;
   }
 }
 
@@ -358,13 +350,15 @@ bool Chart::eventFilter(QObject* object, QEvent* event) {
   case QEvent::MouseButtonPress:
   case QEvent::MouseMove:
   case QEvent::MouseButtonRelease:
-  case QEvent::MouseButtonDblClick: return mouse(event);
+  case QEvent::MouseButtonDblClick:
+    return mouse(event);
   case QEvent::Leave:
     if (left) left();
     return false;
   case QEvent::Wheel: {
     const auto* wheel = static_cast<QWheelEvent*>(event);
-    const double steps = wheel->angleDelta().y() != 0 ? wheel->angleDelta().y() / 120.0 : wheel->angleDelta().x() / 120.0;
+    const double steps =
+        wheel->angleDelta().y() != 0 ? wheel->angleDelta().y() / 120.0 : wheel->angleDelta().x() / 120.0;
     if ((wheel->modifiers() & Qt::ShiftModifier) != 0)
       pan(-0.1 * steps, 0);
     else
@@ -376,12 +370,17 @@ bool Chart::eventFilter(QObject* object, QEvent* event) {
     return (pressed_key->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) == 0 && key(pressed_key->key());
   }
   case QEvent::FocusIn:
-  case QEvent::FocusOut: parts_->plot->update(); return false;
-  case QEvent::Resize: redraw(); return false;
+  case QEvent::FocusOut:
+    redraw_highlights();
+    return false;
+  case QEvent::Resize:
+    redraw();
+    return false;
   case QEvent::FontChange:
     apply_theme();
     return false;
-  default: return QWidget::eventFilter(object, event);
+  default:
+    return QWidget::eventFilter(object, event);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <QString>
 #include <QWidget>
 
+#include "gui/plot/axis.h"
 #include "gui/plot/legend.h"
 
 class QPaintDevice;
@@ -18,16 +19,6 @@ class QPainter;
 namespace foretrain::gui {
 
 struct Theme;
-
-struct AxisLook {
-  QString title; ///< with its unit
-  bool log = false;
-  bool visible = true;
-  bool reversed = false;
-  bool zooms = true;
-  std::function<QString(double)> text;            ///< of a tick; empty: the number
-  std::vector<std::pair<double, QString>> ticks;  ///< instead of numbers; empty: numbers
-};
 
 /// Values to pixels and back, while a chart is painted.
 struct Frame {
@@ -38,9 +29,9 @@ struct Frame {
   [[nodiscard]] QPointF at(double vx, double vy) const { return {x(vx), y(vy)}; }
 };
 
-/// A plot: axes, ticks, zoom, pan and vector export are QCustomPlot's; what lies between the axes is painted by the view.
-/// Wheel zooms at the pointer (Shift: sideways), drag pans or draws a box, double click fits, arrows and + − 0 do the
-/// same by keyboard.
+/// A plot: axes, ticks, zoom, pan and vector export are QCustomPlot's; what lies between the axes is painted by the
+/// view. Wheel zooms at the pointer (Shift: sideways), drag pans or draws a box, double click fits, arrows and + − 0 do
+/// the same by keyboard.
 class Chart : public QWidget {
 public:
   using Paint = std::function<void(QPainter&, const Frame&)>;
@@ -68,6 +59,8 @@ public:
   void show_range(double x_low, double x_high);
   void zoom(double factor, QPointF pixel);
   void pan(double x_share, double y_share);
+  /// What was shown before (-1) or after (1); quick steps of the wheel count as one.
+  void step_zoom(int by);
   [[nodiscard]] bool zoomed() const { return zoomed_; }
   [[nodiscard]] Frame frame() const;
   [[nodiscard]] QPointF value_at(QPointF pixel) const;
@@ -93,10 +86,11 @@ protected:
 private:
   struct Parts;
   void apply_theme();
-  void make_room(double plot_width); ///< for the legend
+  void make_room(QSize plot_size); ///< for the legend and titles
   void paint_layer(QPainter& painter, bool highlights);
   bool mouse(QEvent* event);
   bool key(int code);
+  void remember_range();
 
   std::unique_ptr<Parts> parts_;
   Drag drag_ = Drag::pan;

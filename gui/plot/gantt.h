@@ -22,7 +22,7 @@ struct Box {
   double end = 0;
   int kind = 0;
   int label = -1;
-  int source = -1; ///< -1: several
+  int source = -1;               ///< -1: several
   std::array<float, 8> shares{}; ///< of several: each kind's part of their time
 };
 

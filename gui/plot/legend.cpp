@@ -32,7 +32,8 @@ int legend_lines(const QFont& font, const std::vector<LegendEntry>& entries, dou
   return lines;
 }
 
-void draw_legend(QPainter& painter, const Theme& theme, const std::vector<LegendEntry>& entries, double left, double right) {
+void draw_legend(QPainter& painter, const Theme& theme, const std::vector<LegendEntry>& entries, double left,
+                 double right) {
   const QFontMetricsF metrics(painter.font());
   const double side = metrics.ascent();
   double x = left;

@@ -24,7 +24,8 @@ struct LegendEntry {
 /// Lines that a legend takes at a width.
 [[nodiscard]] int legend_lines(const QFont& font, const std::vector<LegendEntry>& entries, double width);
 /// From the top, in as many lines as it takes.
-void draw_legend(QPainter& painter, const Theme& theme, const std::vector<LegendEntry>& entries, double left, double right);
+void draw_legend(QPainter& painter, const Theme& theme, const std::vector<LegendEntry>& entries, double left,
+                 double right);
 /// A hover card beside a point, inside an area.
 void draw_card(QPainter& painter, const Theme& theme, const QRectF& area, QPointF at, const QStringList& lines);
 

@@ -117,33 +117,54 @@ void apply_palette(const Theme& theme) {
 
 QColor color_of(const Theme& theme, TimePart part) {
   switch (part) {
-  case TimePart::compute: return theme.series[0];
-  case TimePart::tp: return theme.series[1];
-  case TimePart::cp: return theme.series[3];
-  case TimePart::ep: return theme.series[6];
-  case TimePart::pp: return theme.series[4];
-  case TimePart::dp: return theme.series[2];
-  case TimePart::bubble: return theme.series[7];
-  case TimePart::optimizer: return theme.series[5];
-  case TimePart::host: return mixed(theme.series[5], theme.text, 0.5);
-  case TimePart::other: return mixed(theme.series[7], theme.text, 0.4);
+  case TimePart::compute:
+    return theme.series[0];
+  case TimePart::tp:
+    return theme.series[1];
+  case TimePart::cp:
+    return theme.series[3];
+  case TimePart::ep:
+    return theme.series[6];
+  case TimePart::pp:
+    return theme.series[4];
+  case TimePart::dp:
+    return theme.series[2];
+  case TimePart::bubble:
+    return theme.series[7];
+  case TimePart::optimizer:
+    return theme.series[5];
+  case TimePart::host:
+    return mixed(theme.series[5], theme.text, 0.5);
+  case TimePart::other:
+    return mixed(theme.series[7], theme.text, 0.4);
   }
   return theme.text;
 }
 
 QColor color_of(const Theme& theme, MemoryPart part) {
   switch (part) {
-  case MemoryPart::parameters: return theme.series[0];
-  case MemoryPart::gradients: return theme.series[4];
-  case MemoryPart::master: return theme.series[2];
-  case MemoryPart::moments: return mixed(theme.series[2], Qt::white, 0.45);
-  case MemoryPart::activations: return theme.series[1];
-  case MemoryPart::logits: return theme.series[6];
-  case MemoryPart::temporaries: return theme.series[5];
-  case MemoryPart::buckets: return theme.series[3];
-  case MemoryPart::communication: return mixed(theme.series[3], Qt::black, 0.4);
-  case MemoryPart::context: return theme.series[7];
-  case MemoryPart::fragmentation: return mixed(theme.series[7], theme.base, 0.5);
+  case MemoryPart::parameters:
+    return theme.series[0];
+  case MemoryPart::gradients:
+    return theme.series[4];
+  case MemoryPart::master:
+    return theme.series[2];
+  case MemoryPart::moments:
+    return mixed(theme.series[2], Qt::white, 0.45);
+  case MemoryPart::activations:
+    return theme.series[1];
+  case MemoryPart::logits:
+    return theme.series[6];
+  case MemoryPart::temporaries:
+    return theme.series[5];
+  case MemoryPart::buckets:
+    return theme.series[3];
+  case MemoryPart::communication:
+    return mixed(theme.series[3], Qt::black, 0.4);
+  case MemoryPart::context:
+    return theme.series[7];
+  case MemoryPart::fragmentation:
+    return mixed(theme.series[7], theme.base, 0.5);
   }
   return theme.text;
 }

@@ -14,14 +14,14 @@ namespace foretrain::gui {
 /// Every colour of the program. Series are those of Okabe and Ito (2008), told apart by all kinds of colour vision.
 struct Theme {
   bool dark = false;
-  QColor window;   ///< behind everything
-  QColor base;     ///< behind tables and plots
-  QColor raised;   ///< buttons, chips, headers
+  QColor window; ///< behind everything
+  QColor base;   ///< behind tables and plots
+  QColor raised; ///< buttons, chips, headers
   QColor text;
-  QColor muted;    ///< second text: still 4.5 : 1 on base and window
-  QColor line;     ///< frames, axes
+  QColor muted; ///< second text: still 4.5 : 1 on base and window
+  QColor line;  ///< frames, axes
   QColor grid;
-  QColor accent;   ///< selection, links
+  QColor accent; ///< selection, links
   QColor on_accent;
   QColor selected; ///< behind selected rows
   QColor hovered;  ///< behind the row under the pointer
@@ -46,8 +46,8 @@ void apply_palette(const Theme& theme);
 [[nodiscard]] double contrast(const QColor& a, const QColor& b);
 /// Between two colours, 0 … 1.
 [[nodiscard]] QColor mixed(const QColor& a, const QColor& b, double share);
-/// Blue to yellow over a share of 0 … 1 (after viridis), for colour by value: as much of it as stands out from the theme's
-/// background.
+/// Blue to yellow over a share of 0 … 1 (after viridis), for colour by value: as much of it as stands out from the
+/// theme's background.
 [[nodiscard]] QColor gradient(const Theme& theme, double share);
 
 } // namespace foretrain::gui

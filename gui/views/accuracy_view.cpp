@@ -24,10 +24,10 @@ constexpr int kLongest = 600'000; ///< milliseconds that an export waits
 class AccuracyView final : public View {
 public:
   explicit AccuracyView(ViewContext context)
-      : View(context), chart_(new AgreementChart(this)), what_(new QComboBox(this)), start_(new QPushButton(QStringLiteral("Compare with published runs"), this)),
-        summary_(new QLabel(this)), process_(new QProcess(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+      : View(context), chart_(new AgreementChart(this)), what_(new QComboBox(this)),
+        start_(new QPushButton(QStringLiteral("Compare with published runs"), this)), summary_(new QLabel(this)),
+        process_(new QProcess(this)) {
+    QVBoxLayout* layout = add_column();
     auto* bar = new QHBoxLayout;
     what_->addItem(QStringLiteral("step time"));
     what_->addItem(QStringLiteral("memory"));
@@ -37,9 +37,8 @@ public:
     summary_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     bar->addWidget(summary_, 1);
     layout->addLayout(bar);
-    layout->addWidget(chart_, 1);
+    add_chart(layout, chart_, QStringLiteral("Predicted against published figures"));
     setFocusProxy(start_);
-    chart_->setAccessibleName(QStringLiteral("Predicted against published figures"));
     connect(what_, &QComboBox::currentIndexChanged, this, [this] { show_points(); });
     connect(start_, &QPushButton::clicked, this, [this] {
       if (process_->state() == QProcess::NotRunning)
@@ -56,22 +55,16 @@ public:
     process_->waitForFinished(2000);
   }
 
-  void set_theme(const Theme& theme) override {
-    chart_->set_theme(theme);
-    View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
   void paint_to(QPaintDevice& device, QSize size) override {
-    resize(size);
     wait();
-    flush();
-    chart_->paint_to(device, size);
+    View::paint_to(device, size);
   }
   [[nodiscard]] std::string csv() override {
     wait();
     std::string text = "source,row,quantity,measured,predicted\n";
     for (const Compared& row : rows_)
-      text += csv_text(row.source) + "," + csv_text(row.id) + "," + (row.memory ? "memory_bytes" : "step_time_s") + "," + csv_value(row.measured) + "," + csv_value(row.predicted) + "\n";
+      text += csv_text(row.source) + "," + csv_text(row.id) + "," + (row.memory ? "memory_bytes" : "step_time_s") +
+              "," + csv_value(row.measured) + "," + csv_value(row.predicted) + "\n";
     return text;
   }
 
@@ -121,7 +114,8 @@ private:
           const Json& measured = row["measured"][key];
           const Json& predicted = row["predicted"][key];
           if (measured.is_number() && predicted.is_number())
-            rows_.push_back({row.value("source", ""), row.value("row_id", Json("")).dump(), memory, measured.get<double>(), predicted.get<double>()});
+            rows_.push_back({row.value("source", ""), row.value("row_id", Json("")).dump(), memory,
+                             measured.get<double>(), predicted.get<double>()});
         }
       }
     show_points();
@@ -139,7 +133,8 @@ private:
       if (row.memory != memory || !(row.measured > 0)) continue;
       const QString source = QString::fromStdString(row.source);
       if (!series.contains(source)) series << source;
-      points.push_back({row.measured, row.predicted, source + QStringLiteral(" ") + QString::fromStdString(row.id), static_cast<int>(series.indexOf(source))});
+      points.push_back({row.measured, row.predicted, source + QStringLiteral(" ") + QString::fromStdString(row.id),
+                        static_cast<int>(series.indexOf(source))});
       errors.push_back((row.predicted / row.measured - 1) * 100);
     }
     double absolute = 0;
@@ -149,14 +144,20 @@ private:
       sum += error;
     }
     const double count = double(std::max<std::size_t>(1, errors.size()));
-    summary_->setText(errors.empty() ? QString() : QStringLiteral("%1 published figures, %2 % off on average (mean %3)")
-                                                       .arg(errors.size())
-                                                       .arg(QString::fromStdString(short_number(absolute / count)), QString::fromStdString(signed_percent(sum / count))));
-    chart_->set_points(std::move(points), memory ? QStringLiteral("memory") : QStringLiteral("step time"),
-                       [memory](double value) { return QString::fromStdString(memory ? short_bytes(value) : short_seconds(value)); }, series,
-                       running                                 ? QStringLiteral("Predicting the published runs …")
-                       : session().environment().command.empty() ? QStringLiteral("The program “foretrain” is not beside this one")
-                                                                 : QStringLiteral("Published runs of other people, predicted without having been fitted to: press “Compare”"));
+    summary_->setText(errors.empty() ? QString()
+                                     : QStringLiteral("%1 published figures, %2 % off on average (mean %3)")
+                                           .arg(errors.size())
+                                           .arg(QString::fromStdString(short_number(absolute / count)),
+                                                QString::fromStdString(signed_percent(sum / count))));
+    chart_->set_points(
+        std::move(points), memory ? QStringLiteral("memory") : QStringLiteral("step time"),
+        [memory](double value) { return QString::fromStdString(memory ? short_bytes(value) : short_seconds(value)); },
+        series,
+        running ? QStringLiteral("Predicting the published runs …")
+        : session().environment().command.empty()
+            ? QStringLiteral("The program “foretrain” is not beside this one")
+            : QStringLiteral(
+                  "Published runs of other people, predicted without having been fitted to: press “Compare”"));
   }
 
   AgreementChart* chart_;

@@ -26,7 +26,8 @@ void choose_columns(Session& session, QWidget* parent) {
   list->setAccessibleName(QStringLiteral("Columns"));
   const std::vector<std::string> chosen = table_columns(session);
   const auto add = [&](const Field& field) {
-    auto* item = new QListWidgetItem(QString::fromStdString(title_with_unit(field) + "  –  " + std::string(field.help)), list);
+    auto* item =
+        new QListWidgetItem(QString::fromStdString(title_with_unit(field) + "  –  " + std::string(field.help)), list);
     item->setData(Qt::UserRole, QString::fromStdString(std::string(field.id)));
     const bool on = std::find(chosen.begin(), chosen.end(), field.id) != chosen.end();
     item->setCheckState(on ? Qt::Checked : Qt::Unchecked);

@@ -11,6 +11,7 @@
 #include "gui/model/numbers.h"
 #include "gui/views/all.h"
 #include "gui/views/timeline_data.h"
+#include "gui/views/timeline_paint.h"
 
 namespace foretrain::gui {
 namespace {
@@ -32,17 +33,6 @@ public:
     return {400, static_cast<int>(entries.size()) * (fontMetrics().height() + 44) + 8};
   }
 
-private:
-  void fill(QPainter& painter, const Box& box, const QRectF& area) const {
-    if (box.source >= 0) return painter.fillRect(area, pass_color(*theme, box.kind));
-    double y = area.top();
-    for (std::size_t kind = 0; kind < box.shares.size(); ++kind) {
-      const double height = area.height() * double(box.shares[kind]);
-      painter.fillRect(QRectF(area.left(), y, area.width(), height), pass_color(*theme, static_cast<int>(kind)));
-      y += height;
-    }
-  }
-
 protected:
   void paintEvent(QPaintEvent* /*event*/) override {
     QPainter painter(this);
@@ -56,10 +46,13 @@ protected:
       painter.setPen(theme->text);
       painter.drawText(QPointF(8, y + fontMetrics().ascent()), entry.title);
       const double top = y + fontMetrics().height() + 2;
-      const double height = (room - fontMetrics().height() - 8) / double(std::max<std::size_t>(1, entry.timeline.stages.size()));
+      const double height =
+          (room - fontMetrics().height() - 8) / double(std::max<std::size_t>(1, entry.timeline.stages.size()));
       for (std::size_t s = 0; s < entry.timeline.stages.size(); ++s)
         for (const Box& box : visible_boxes(entry.timeline.stages[s].passes, 0, entry.timeline.end, 1 / scale))
-          fill(painter, box, QRectF(8 + box.start * scale, top + height * double(s), std::max(1.0, (box.end - box.start) * scale), std::max(1.0, height - 1)));
+          fill_box(painter, *theme, box,
+                   QRectF(8 + box.start * scale, top + height * double(s), std::max(1.0, (box.end - box.start) * scale),
+                          std::max(1.0, height - 1)));
       painter.setPen(QPen(theme->line, 0));
       painter.drawRect(QRectF(8, top, entry.timeline.end * scale, height * double(entry.timeline.stages.size())));
       y += room;
@@ -70,9 +63,10 @@ protected:
 /// The pinned layouts side by side: rows that differ, and their schedules on one scale.
 class CompareView final : public View {
 public:
-  explicit CompareView(ViewContext context) : View(context), all_(new QCheckBox(QStringLiteral("also what is the same"), this)), table_(new QTableWidget(this)), timelines_(new SmallTimelines(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+  explicit CompareView(ViewContext context)
+      : View(context), all_(new QCheckBox(QStringLiteral("also what is the same"), this)),
+        table_(new QTableWidget(this)), timelines_(new SmallTimelines(this)) {
+    QVBoxLayout* layout = add_column();
     layout->addWidget(all_);
     layout->addWidget(table_, 3);
     layout->addWidget(timelines_, 2);
@@ -142,7 +136,8 @@ private:
     table_->setRowCount(0);
     QStringList titles;
     for (const int row : rows_)
-      titles << QStringLiteral("#%1%2").arg(row + 1).arg(row == session().baseline() ? QStringLiteral(" (baseline)") : QString());
+      titles << QStringLiteral("#%1%2").arg(row + 1).arg(row == session().baseline() ? QStringLiteral(" (baseline)")
+                                                                                     : QString());
     table_->setHorizontalHeaderLabels(titles);
     QStringList names;
     for (const Field& field : fields()) {
@@ -153,7 +148,8 @@ private:
       const int line = table_->rowCount();
       table_->insertRow(line);
       names << text_of(title_with_unit(field));
-      for (std::size_t c = 0; c < rows_.size(); ++c) table_->setItem(line, static_cast<int>(c), cell(field, rows_[c], first));
+      for (std::size_t c = 0; c < rows_.size(); ++c)
+        table_->setItem(line, static_cast<int>(c), cell(field, rows_[c], first));
     }
     table_->setVerticalHeaderLabels(names);
     table_->resizeColumnsToContents();
@@ -165,7 +161,8 @@ private:
     QString text = QString::fromStdString(short_value(field, mine));
     const auto* a = std::get_if<double>(&mine);
     const auto* b = std::get_if<double>(&first);
-    if (row != rows_.front() && a && b && field.outcome && *b != 0) text += QStringLiteral("   ") + QString::fromStdString(signed_percent((*a / *b - 1) * 100));
+    if (row != rows_.front() && a && b && field.outcome && *b != 0)
+      text += QStringLiteral("   ") + QString::fromStdString(signed_percent((*a / *b - 1) * 100));
     auto* item = new QTableWidgetItem(text);
     item->setToolTip(QString::fromStdString(std::string(field.help) + ": " + full_value(field, mine)));
     item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
@@ -177,8 +174,10 @@ private:
     for (const int row : rows_) {
       const auto detail = session().detail(row);
       if (!detail || !detail->simulation) continue;
-      timelines_->entries.push_back({row_title(row) + QStringLiteral("   ") + QString::fromStdString(short_seconds(step_seconds(session().rows()[static_cast<std::size_t>(row)]))),
-                                     timeline_of(*detail->simulation, splits_backward(detail->layout))});
+      timelines_->entries.push_back(
+          {row_title(row) + QStringLiteral("   ") +
+               QString::fromStdString(short_seconds(step_seconds(session().rows()[static_cast<std::size_t>(row)]))),
+           timeline_of(*detail->simulation, splits_backward(detail->layout))});
     }
     timelines_->setVisible(!timelines_->entries.empty());
     timelines_->update();

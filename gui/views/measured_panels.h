@@ -12,12 +12,14 @@
 #include "gui/plot/theme.h"
 
 class QLabel;
+class QPainter;
 class QPushButton;
 class QTreeWidget;
 
 namespace foretrain::gui {
 
-/// A run's step as promised, above each rank's as measured, on one scale. A bar under the pointer says what it is.
+/// A run's step as promised, above each rank's as measured, on one scale, and between them how much later than promised
+/// each op was done. A bar under the pointer says what it is.
 class RunTimelines final : public QWidget {
 public:
   explicit RunTimelines(QWidget* parent = nullptr);
@@ -32,6 +34,11 @@ protected:
 private:
   [[nodiscard]] double label_width() const;
   [[nodiscard]] QRectF row_area(std::size_t lane, std::size_t row) const;
+  [[nodiscard]] QRectF lag_area(std::size_t lane) const; ///< between a rank and its forecast
+  [[nodiscard]] static std::size_t rows_of(const RunLane& lane);
+  [[nodiscard]] static QString lag_title();
+  [[nodiscard]] QString text_at(QPoint at) const;
+  void paint_lags(QPainter& painter, const RunLane& lane, const QRectF& area, double scale) const;
 
   const Theme* theme_ = &light_theme();
   RunTimeline timeline_;
@@ -47,7 +54,8 @@ public:
     double before = 0;
     double after = 0;
   };
-  void show_change(const QString& device, const std::vector<Fit>& fits, const std::vector<RankChange>& changes, const std::vector<QString>& layouts, const QString& note);
+  void show_change(const QString& device, const std::vector<Fit>& fits, const std::vector<RankChange>& changes,
+                   const std::vector<QString>& layouts, const QString& note);
   std::function<void()> accepted;
   std::function<void()> discarded;
 

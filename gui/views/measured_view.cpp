@@ -31,21 +31,23 @@
 namespace foretrain::gui {
 namespace {
 
-constexpr std::size_t kRanked = 12; ///< layouts whose rank is worked out anew for a calibration
+constexpr std::size_t kRanked = 12;   ///< layouts whose rank is worked out anew for a calibration
 constexpr int kExportWaits = 120'000; ///< milliseconds
 
-/// The runs of the session file against their predictions: steps, memory, each term, each op's place in time; and what a
-/// calibration from them would change.
+/// The runs of the session file against their predictions: steps, memory, each term, each op's place in time; and what
+/// a calibration from them would change.
 class MeasuredView final : public View {
 public:
   explicit MeasuredView(ViewContext context)
-      : View(context), chart_(new AgreementChart(this)), list_(new QTreeWidget(this)), terms_(new QTreeWidget(this)), ops_(new QCheckBox(QStringLiteral("also each kind of op"), this)),
-        timelines_(new RunTimelines), calibrate_(new QPushButton(QStringLiteral("Calibrate from these runs"), this)), note_(new QLabel(this)), panel_(new CalibrationPanel(this)),
-        compare_(new Program(this)), learn_(new Program(this)) {
+      : View(context), chart_(new AgreementChart(this)), list_(new QTreeWidget(this)), terms_(new QTreeWidget(this)),
+        ops_(new QCheckBox(QStringLiteral("also each kind of op"), this)), timelines_(new RunTimelines),
+        calibrate_(new QPushButton(QStringLiteral("Calibrate from these runs"), this)), note_(new QLabel(this)),
+        panel_(new CalibrationPanel(this)), compare_(new Program(this)), learn_(new Program(this)) {
     build();
     connect(list_, &QTreeWidget::currentItemChanged, this, [this] { compare(); });
     connect(ops_, &QCheckBox::toggled, this, [this] { show_terms(); });
-    connect(calibrate_, &QPushButton::clicked, this, [this] { act(learn_->running() ? "stop-calibrating" : "calibrate"); });
+    connect(calibrate_, &QPushButton::clicked, this,
+            [this] { act(learn_->running() ? "stop-calibrating" : "calibrate"); });
     panel_->accepted = [this] { accept(); };
     panel_->discarded = [this] { panel_->hide(); };
   }
@@ -60,7 +62,7 @@ public:
     if (what == "calibrate") calibrate();
     if (what == "stop-calibrating") learn_->cancel();
   }
-  [[nodiscard]] bool busy() const override { return learn_->running() || compare_->running(); }
+  [[nodiscard]] bool busy() const override { return reading_ || learn_->running() || compare_->running(); }
   void paint_to(QPaintDevice& device, QSize size) override {
     resize(size);
     flush();
@@ -75,29 +77,55 @@ public:
     std::string text = "run,title,created_at,status,measured_step_s,predicted_step_s,measured_bytes,predicted_bytes\n";
     const auto number = [](const std::optional<double>& value) { return value ? csv_value(*value) : std::string(); };
     for (const MeasuredRun& run : runs_)
-      text += std::to_string(run.id) + "," + csv_text(run.title) + "," + run.created_at + "," + run.status + "," + number(run.measured_seconds) + "," + number(run.predicted_seconds) + "," +
-              number(run.measured_bytes) + "," + number(run.predicted_bytes) + "\n";
+      text += std::to_string(run.id) + "," + csv_text(run.title) + "," + run.created_at + "," + run.status + "," +
+              number(run.measured_seconds) + "," + number(run.predicted_seconds) + "," + number(run.measured_bytes) +
+              "," + number(run.predicted_bytes) + "\n";
     return text;
   }
 
 protected:
   void refresh(Changes changes) override {
     if ((changes & kFileChanged) == 0 || shown_already_) return;
-    std::vector<MeasuredRun> runs;
+    if (changes == kEverything) show_list();
+    if (session().waiting()) return take_runs(runs_of(session().environment(), session().path()));
+    if (std::exchange(reading_, true)) {
+      read_again_ = true;
+      return;
+    }
+    reader_ = std::jthread([this, environment = &session().environment(), path = session().path()] {
+      auto runs = runs_of(*environment, path);
+      QMetaObject::invokeMethod(
+          this, [this, path, runs = std::move(runs)]() mutable { read(path, std::move(runs)); }, Qt::QueuedConnection);
+    });
+  }
+
+private:
+  /// None when the file cannot be read: opening it has said why.
+  static std::vector<MeasuredRun> runs_of(const Environment& environment, const std::filesystem::path& path) {
     std::error_code failed;
-    if (!session().path().empty() && std::filesystem::exists(session().path(), failed))
-      if (auto read = read_runs(session().environment(), session().path())) runs = std::move(*read);
-    const bool same = runs.size() == runs_.size() && std::equal(runs.begin(), runs.end(), runs_.begin(), [](const auto& a, const auto& b) { return a.id == b.id && a.status == b.status && a.title == b.title; });
+    if (path.empty() || !std::filesystem::exists(path, failed)) return {};
+    return read_runs(environment, path).value_or(std::vector<MeasuredRun>());
+  }
+
+  void read(const std::filesystem::path& path, std::vector<MeasuredRun> runs) {
+    reading_ = false;
+    if (path == session().path()) take_runs(std::move(runs));
+    if (std::exchange(read_again_, false)) refresh(kFileChanged);
+  }
+
+  void take_runs(std::vector<MeasuredRun> runs) {
+    const bool same = runs.size() == runs_.size() &&
+                      std::equal(runs.begin(), runs.end(), runs_.begin(), [](const auto& a, const auto& b) {
+                        return a.id == b.id && a.status == b.status && a.title == b.title;
+                      });
     runs_ = std::move(runs);
-    if (!same || changes == kEverything) show_list();
+    if (!same) show_list();
     show_agreement();
     calibrate_->setEnabled(can_learn());
   }
 
-private:
   void build() {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+    QVBoxLayout* layout = add_column();
     auto* bar = new QHBoxLayout;
     auto* import = new QPushButton(QStringLiteral("Import runs…"), this);
     connect(import, &QPushButton::clicked, this, [this] { commands().run("runs.import"); });
@@ -138,9 +166,11 @@ private:
       list->setRootIsDecorated(false);
       list->setAlternatingRowColors(true);
     }
-    list_->setHeaderLabels({QStringLiteral("Run"), QStringLiteral("Status"), QStringLiteral("Step"), QStringLiteral("Predicted"), QStringLiteral("Error"),
-                            QStringLiteral("Memory"), QStringLiteral("Predicted"), QStringLiteral("Error")});
-    terms_->setHeaderLabels({QStringLiteral("Term"), QStringLiteral("Rank"), QStringLiteral("Measured"), QStringLiteral("Predicted"), QStringLiteral("Error")});
+    list_->setHeaderLabels({QStringLiteral("Run"), QStringLiteral("Status"), QStringLiteral("Step"),
+                            QStringLiteral("Predicted"), QStringLiteral("Error"), QStringLiteral("Memory"),
+                            QStringLiteral("Predicted"), QStringLiteral("Error")});
+    terms_->setHeaderLabels({QStringLiteral("Term"), QStringLiteral("Rank"), QStringLiteral("Measured"),
+                             QStringLiteral("Predicted"), QStringLiteral("Error")});
   }
 
   static QString shown_error(double predicted, double measured) {
@@ -155,13 +185,20 @@ private:
     const auto error = [](const std::optional<double>& predicted, const std::optional<double>& measured) {
       return predicted && measured ? shown_error(*predicted, *measured) : QStringLiteral("–");
     };
-    const auto time = [](const std::optional<double>& seconds) { return seconds ? text_of(short_seconds(*seconds)) : QStringLiteral("–"); };
-    const auto size = [](const std::optional<double>& bytes) { return bytes ? text_of(short_bytes(*bytes)) : QStringLiteral("–"); };
+    const auto time = [](const std::optional<double>& seconds) {
+      return seconds ? text_of(short_seconds(*seconds)) : QStringLiteral("–");
+    };
+    const auto size = [](const std::optional<double>& bytes) {
+      return bytes ? text_of(short_bytes(*bytes)) : QStringLiteral("–");
+    };
     for (const MeasuredRun& run : runs_) {
-      auto* item = new QTreeWidgetItem(list_, {QString::number(run.id) + QStringLiteral("  ") + text_of(run.title), text_of(run.status), time(run.measured_seconds), time(run.predicted_seconds),
-                                               error(run.predicted_seconds, run.measured_seconds), size(run.measured_bytes), size(run.predicted_bytes),
-                                               error(run.predicted_bytes, run.measured_bytes)});
-      item->setToolTip(0, text_of(run.created_at) + (run.message.empty() ? QString() : QStringLiteral("\n") + text_of(run.message)));
+      auto* item =
+          new QTreeWidgetItem(list_, {QString::number(run.id) + QStringLiteral("  ") + text_of(run.title),
+                                      text_of(run.status), time(run.measured_seconds), time(run.predicted_seconds),
+                                      error(run.predicted_seconds, run.measured_seconds), size(run.measured_bytes),
+                                      size(run.predicted_bytes), error(run.predicted_bytes, run.measured_bytes)});
+      item->setToolTip(0, text_of(run.created_at) +
+                              (run.message.empty() ? QString() : QStringLiteral("\n") + text_of(run.message)));
       item->setToolTip(1, text_of(run.message));
       for (int column = 2; column < 8; ++column) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
       if (run.id == chosen) list_->setCurrentItem(item);
@@ -176,9 +213,13 @@ private:
   void show_agreement() {
     std::vector<AgreementPoint> points;
     for (const MeasuredRun& run : runs_)
-      if (run.measured_seconds && run.predicted_seconds) points.push_back({*run.measured_seconds, *run.predicted_seconds, text_of(run.title), 0});
-    chart_->set_points(std::move(points), QStringLiteral("step time"), [](double seconds) { return text_of(short_seconds(seconds)); }, {},
-                       QStringLiteral("No runs are in this session file yet.\n“Run” makes one, “Import runs” takes those made elsewhere."));
+      if (run.measured_seconds && run.predicted_seconds)
+        points.push_back({*run.measured_seconds, *run.predicted_seconds, text_of(run.title), 0});
+    chart_->set_points(
+        std::move(points), QStringLiteral("step time"), [](double seconds) { return text_of(short_seconds(seconds)); },
+        {},
+        QStringLiteral(
+            "No runs are in this session file yet.\n“Run” makes one, “Import runs” takes those made elsewhere."));
   }
 
   [[nodiscard]] const MeasuredRun* current() const {
@@ -197,7 +238,8 @@ private:
     if (compare_->running()) return; // its end asks for the run that is then chosen
     const std::int64_t id = run->id;
     const QString trace = files_.filePath(QStringLiteral("trace.json"));
-    const QStringList base = {QStringLiteral("compare"), QString::number(id), QStringLiteral("--db"), QString::fromStdString(session().path().string()), QStringLiteral("--json")};
+    const QStringList base = {QStringLiteral("compare"), QString::number(id), QStringLiteral("--db"),
+                              QString::fromStdString(session().path().string()), QStringLiteral("--json")};
     const auto take = [this, id, trace](const Program::Outcome& outcome) {
       const MeasuredRun* now = current();
       if (!now || now->id != id) return compare();
@@ -209,10 +251,11 @@ private:
       show_terms();
     };
     QFile::remove(trace);
-    compare_->start(environment.command.string(), base + QStringList{QStringLiteral("--trace"), trace}, [this, base, take, program = environment.command.string()](const Program::Outcome& outcome) {
-      if (outcome.code == 0) return take(outcome);
-      compare_->start(program, base, take); // a run without its files still has its figures
-    });
+    compare_->start(environment.command.string(), base + QStringList{QStringLiteral("--trace"), trace},
+                    [this, base, take, program = environment.command.string()](const Program::Outcome& outcome) {
+                      if (outcome.code == 0) return take(outcome);
+                      compare_->start(program, base, take); // a run without its files still has its figures
+                    });
   }
 
   void show_terms() {
@@ -220,8 +263,12 @@ private:
     for (const RunTerm& term : terms_data_) {
       const bool op = term.item.starts_with("op/");
       if (op && !ops_->isChecked()) continue;
-      const auto figure = [&](double value) { return text_of(term.unit == "B" ? short_bytes(value) : short_seconds(value)); };
-      auto* item = new QTreeWidgetItem(terms_, {text_of(op ? term.item.substr(3) : term.item), term.rank < 0 ? QStringLiteral("all") : QString::number(term.rank), figure(term.measured), figure(term.predicted),
+      const auto figure = [&](double value) {
+        return text_of(term.unit == "B" ? short_bytes(value) : short_seconds(value));
+      };
+      auto* item = new QTreeWidgetItem(terms_, {text_of(op ? term.item.substr(3) : term.item),
+                                                term.rank < 0 ? QStringLiteral("all") : QString::number(term.rank),
+                                                figure(term.measured), figure(term.predicted),
                                                 shown_error(term.predicted, term.measured)});
       for (int column = 1; column < 5; ++column) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
     }
@@ -229,7 +276,9 @@ private:
   }
 
   [[nodiscard]] bool can_learn() const {
-    return !session().environment().command.empty() && std::any_of(runs_.begin(), runs_.end(), [](const MeasuredRun& run) { return run.status == "done" && run.measured_seconds; });
+    return !session().environment().command.empty() &&
+           std::any_of(runs_.begin(), runs_.end(),
+                       [](const MeasuredRun& run) { return run.status == "done" && run.measured_seconds; });
   }
 
   void calibrate() {
@@ -239,34 +288,43 @@ private:
     note_->setText(QStringLiteral("Fitting the runs’ ops …"));
     const QString out = files_.filePath(QStringLiteral("calibration.json"));
     learn_->start(session().environment().command.string(),
-                  {QStringLiteral("calibrate"), QStringLiteral("--runs"), QString::fromStdString(session().path().string()), QStringLiteral("--out"), out, QStringLiteral("--json")},
+                  {QStringLiteral("calibrate"), QStringLiteral("--runs"),
+                   QString::fromStdString(session().path().string()), QStringLiteral("--out"), out,
+                   QStringLiteral("--json")},
                   [this](const Program::Outcome& outcome) { take_calibration(outcome); });
   }
 
   void take_calibration(const Program::Outcome& outcome) {
     calibrate_->setText(QStringLiteral("Calibrate from these runs"));
     const auto document = parse_json(outcome.document, "foretrain calibrate");
-    if (outcome.code != 0 || !document || !document->is_object()) return note_->setText(outcome.last_words.isEmpty() ? QStringLiteral("The calibration was ended.") : outcome.last_words);
+    if (outcome.code != 0 || !document || !document->is_object())
+      return note_->setText(outcome.last_words.isEmpty() ? QStringLiteral("The calibration was ended.")
+                                                         : outcome.last_words);
     auto calibration = calibration_from((*document)["calibration"], "foretrain calibrate");
     if (!calibration) return note_->setText(text_of(to_string(calibration.error())));
     note_->clear();
     learnt_ = std::move(*calibration);
     std::vector<CalibrationPanel::Fit> fits;
     for (const Json& run : (*document)["runs"])
-      fits.push_back({run.value("run", std::int64_t{0}), run.value("measured_step_time_s", 0.0), run.value("before_s", 0.0), run.value("after_s", 0.0)});
+      fits.push_back({run.value("run", std::int64_t{0}), run.value("measured_step_time_s", 0.0),
+                      run.value("before_s", 0.0), run.value("after_s", 0.0)});
     if (session().rows().empty() || session().results().study.cluster.device.name != learnt_.name)
-      return show_panel(fits, Result<std::vector<RankChange>>(std::vector<RankChange>()), QStringLiteral("The ranking that is shown is of another device and stays as it is."));
+      return show_panel(fits, Result<std::vector<RankChange>>(std::vector<RankChange>()),
+                        QStringLiteral("The ranking that is shown is of another device and stays as it is."));
     note_->setText(QStringLiteral("Ranking anew …"));
     auto best = std::make_shared<Results>();
     best->study = session().results().study;
-    best->rows.assign(session().rows().begin(), session().rows().begin() + static_cast<std::ptrdiff_t>(std::min(kRanked, session().rows().size())));
+    best->rows.assign(session().rows().begin(), session().rows().begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                                               kRanked, session().rows().size())));
     ranking_ = std::jthread([this, fits, best, calibration = learnt_] {
       auto changes = rank_changes(session().environment(), *best, calibration, kRanked);
-      QMetaObject::invokeMethod(this, [this, fits, changes = std::move(changes)] { show_panel(fits, changes, {}); }, Qt::QueuedConnection);
+      QMetaObject::invokeMethod(
+          this, [this, fits, changes = std::move(changes)] { show_panel(fits, changes, {}); }, Qt::QueuedConnection);
     });
   }
 
-  void show_panel(const std::vector<CalibrationPanel::Fit>& fits, const Result<std::vector<RankChange>>& changes, QString note) {
+  void show_panel(const std::vector<CalibrationPanel::Fit>& fits, const Result<std::vector<RankChange>>& changes,
+                  QString note) {
     note_->clear();
     std::vector<QString> layouts;
     if (changes)
@@ -279,9 +337,9 @@ private:
 
   void accept() {
     panel_->hide();
-    if (const auto kept = accept_calibration(session().environment(), learnt_); !kept) return session().report({kept.error().where, kept.error().message, kept.error().hint});
+    if (const auto used = session().use_calibration(learnt_); !used)
+      return session().report({used.error().where, used.error().message, used.error().hint});
     note_->setText(QStringLiteral("Later predictions for “%1” rest on these runs.").arg(text_of(learnt_.name)));
-    session().calibration_changed();
   }
 
   AgreementChart* chart_;
@@ -297,9 +355,12 @@ private:
   Program* learn_;
   QTemporaryDir files_;
   std::vector<MeasuredRun> runs_;
+  bool reading_ = false;
+  bool read_again_ = false;
   bool shown_already_ = false;
   std::vector<RunTerm> terms_data_;
   Calibration learnt_;
+  std::jthread reader_;
   std::jthread ranking_; ///< last: it is waited for first
 };
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <QPainter>
-#include <QVBoxLayout>
 
 #include "core/spec/names.h"
 #include "gui/model/numbers.h"
@@ -23,12 +22,8 @@ QString part_name(int part) {
 /// A stacked bar per pipeline stage against the device's capacity.
 class MemoryView final : public View {
 public:
-  explicit MemoryView(ViewContext context) : View(context), chart_(new Chart(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
-    layout->addWidget(chart_);
-    setFocusProxy(chart_);
-    chart_->setAccessibleName(QStringLiteral("Memory per pipeline stage"));
+  explicit MemoryView(ViewContext context)
+      : View(context), chart_(add_chart(add_column(), QStringLiteral("Memory per pipeline stage"))) {
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_bars(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_card(p, f); };
     chart_->hovered = [this](QPointF at) {
@@ -42,25 +37,15 @@ public:
     };
   }
 
-  void set_theme(const Theme& theme) override {
-    chart_->set_theme(theme);
-    View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
-  void paint_to(QPaintDevice& device, QSize size) override {
-    resize(size);
-    flush();
-    chart_->paint_to(device, size);
-  }
-
   [[nodiscard]] std::string csv() override {
     std::string text = "stage,allocated_bytes,reserved_bytes,device_bytes,peak_at";
     for (int part = 0; part < kMemoryParts; ++part) text += "," + part_name(part).toStdString();
     text += "\n";
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       const StageMemory& stage = stages_[i];
-      text += std::to_string(i) + "," + std::to_string(stage.allocated.value) + "," + std::to_string(stage.reserved.value) +
-              "," + std::to_string(stage.device.value) + "," + csv_text(stage.peak_at);
+      text += std::to_string(i) + "," + std::to_string(stage.allocated.value) + "," +
+              std::to_string(stage.reserved.value) + "," + std::to_string(stage.device.value) + "," +
+              csv_text(stage.peak_at);
       for (const Bytes bytes : stage.parts) text += "," + std::to_string(bytes.value);
       text += "\n";
     }
@@ -127,7 +112,8 @@ private:
       for (int part = 0; part < kMemoryParts; ++part) {
         const double bytes = double(stages_[i].parts[static_cast<std::size_t>(part)].value);
         if (bytes <= 0) continue;
-        const QRectF box(QPointF(left, frame.y((bottom + bytes) / double(kGiB))), QPointF(right, frame.y(bottom / double(kGiB))));
+        const QRectF box(QPointF(left, frame.y((bottom + bytes) / double(kGiB))),
+                         QPointF(right, frame.y(bottom / double(kGiB))));
         const QColor fill = color_of(theme(), static_cast<MemoryPart>(part));
         painter.fillRect(box, fill);
         painter.setPen(QPen(theme().base, 0));
@@ -140,25 +126,36 @@ private:
         bottom += bytes;
       }
       paint_excess(painter, frame, left, right, bottom);
-      const QString total = QString::fromStdString(short_bytes(bottom));
-      if (right - left > metrics.horizontalAdvance(total)) {
-        painter.setPen(theme().text);
-        painter.drawText(QRectF(left, frame.y(bottom / double(kGiB)) - metrics.height() - 1, right - left, metrics.height()),
-                         Qt::AlignCenter, total);
-      }
     }
     if (capacity_ > 0) {
       painter.setPen(QPen(theme().bad, 2));
       const double y = frame.y(capacity_ / double(kGiB));
       painter.drawLine(QPointF(frame.area.left(), y), QPointF(frame.area.right(), y));
     }
+    for (std::size_t i = 0; i < stages_.size(); ++i) paint_total(painter, frame, i);
     painter.setClipping(false);
+  }
+
+  /// The bar's sum above it, readable where the line of the capacity passes.
+  void paint_total(QPainter& painter, const Frame& frame, std::size_t stage) const {
+    const QFontMetricsF metrics(painter.font());
+    double bytes = 0;
+    for (const Bytes part : stages_[stage].parts) bytes += double(part.value);
+    const QString text = QString::fromStdString(short_bytes(bytes));
+    const double width = metrics.horizontalAdvance(text) + 6;
+    if (width > frame.x(1) - frame.x(0)) return;
+    const QRectF box(frame.x(double(stage)) - width / 2, frame.y(bytes / double(kGiB)) - metrics.height() - 1, width,
+                     metrics.height());
+    painter.fillRect(box, theme().base);
+    painter.setPen(theme().text);
+    painter.drawText(box, Qt::AlignCenter, text);
   }
 
   /// What is above the capacity, hatched.
   void paint_excess(QPainter& painter, const Frame& frame, double left, double right, double total) const {
     if (capacity_ <= 0 || total <= capacity_) return;
-    const QRectF excess(QPointF(left, frame.y(total / double(kGiB))), QPointF(right, frame.y(capacity_ / double(kGiB))));
+    const QRectF excess(QPointF(left, frame.y(total / double(kGiB))),
+                        QPointF(right, frame.y(capacity_ / double(kGiB))));
     painter.fillRect(excess, QBrush(theme().bad, Qt::BDiagPattern));
   }
 
@@ -166,15 +163,19 @@ private:
     if (!inside_ || stages_.empty() || !frame.area.contains(pointer_)) return;
     const QPointF value = chart_->value_at(pointer_);
     const auto stage = static_cast<std::ptrdiff_t>(std::lround(value.x()));
-    if (stage < 0 || stage >= static_cast<std::ptrdiff_t>(stages_.size()) || std::abs(value.x() - double(stage)) > kBarWidth / 2) return;
+    if (stage < 0 || stage >= static_cast<std::ptrdiff_t>(stages_.size()) ||
+        std::abs(value.x() - double(stage)) > kBarWidth / 2)
+      return;
     const StageMemory& memory = stages_[static_cast<std::size_t>(stage)];
     QStringList lines = {QStringLiteral("stage %1, peak at %2").arg(stage).arg(QString::fromStdString(memory.peak_at))};
     for (int part = kMemoryParts - 1; part >= 0; --part) {
       const Bytes bytes = memory.parts[static_cast<std::size_t>(part)];
-      if (bytes.value > 0) lines << part_name(part) + QStringLiteral(": ") + QString::fromStdString(short_bytes(double(bytes.value)));
+      if (bytes.value > 0)
+        lines << part_name(part) + QStringLiteral(": ") + QString::fromStdString(short_bytes(double(bytes.value)));
     }
     lines << QStringLiteral("together: %1 of %2")
-                 .arg(QString::fromStdString(short_bytes(double(memory.device.value))), QString::fromStdString(short_bytes(capacity_)));
+                 .arg(QString::fromStdString(short_bytes(double(memory.device.value))),
+                      QString::fromStdString(short_bytes(capacity_)));
     draw_card(painter, theme(), frame.area, pointer_, lines);
   }
 

@@ -62,7 +62,8 @@ ParallelData parallel_data(const Session& session, const std::vector<std::string
   const std::vector<double> times = column_of(session, *find_field("step_time_s"));
   for (const Field& field : fields()) {
     const bool figure = field.id == "step_time_s" || field.id == "memory_gib";
-    if ((field.outcome && !figure) || field.id == "recompute_detail" || field.id == "dp_shard" || field.id == "gpus" || field.id == "micro_batches")
+    if ((field.outcome && !figure) || field.id == "recompute_detail" || field.id == "dp_shard" || field.id == "gpus" ||
+        field.id == "micro_batches")
       continue;
     Entry entry{{&field, 0, 1, false, {}}, 0, column_of(session, field)};
     double low = std::numeric_limits<double>::infinity();
@@ -74,8 +75,10 @@ ParallelData parallel_data(const Session& session, const std::vector<std::string
       }
     if (!(high > low)) {
       if (!std::isinf(low) && !session.shown().empty())
-        data.constant.push_back(std::string(field.title) + " " +
-                                short_value(field, value_of(field, session.results().study, session.rows()[static_cast<std::size_t>(session.shown().front())])));
+        data.constant.push_back(
+            std::string(field.title) + " " +
+            short_value(field, value_of(field, session.results().study,
+                                        session.rows()[static_cast<std::size_t>(session.shown().front())])));
       continue;
     }
     entry.axis.low = low;
@@ -97,7 +100,8 @@ ParallelData parallel_data(const Session& session, const std::vector<std::string
   for (Entry& entry : entries) {
     entry.axis.places.reserve(entry.column.size());
     for (const double value : entry.column)
-      entry.axis.places.push_back(std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(entry.axis.place(value)));
+      entry.axis.places.push_back(std::isnan(value) ? std::numeric_limits<float>::quiet_NaN()
+                                                    : static_cast<float>(entry.axis.place(value)));
     data.axes.push_back(std::move(entry.axis));
   }
   return data;
@@ -113,7 +117,8 @@ std::string brush_text(const ParallelAxis& axis, double from, double to) {
   if (field.kind == FieldKind::text) {
     std::string text;
     for (std::size_t i = 0; i < field.values.size(); ++i)
-      if (double(i) >= low - 1e-9 && double(i) <= high + 1e-9) text += (text.empty() ? "/^" : "|/^") + field.values[i] + "$/";
+      if (double(i) >= low - 1e-9 && double(i) <= high + 1e-9)
+        text += (text.empty() ? "/^" : "|/^") + field.values[i] + "$/";
     return text;
   }
   return fmt::format("{:.4g}~{:.4g}", low, high);
@@ -133,7 +138,9 @@ std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes, c
       double y = (1 - double(left[i])) * (height - 1);
       const double step = ((1 - double(right[i])) * (height - 1) - y) / (x[a + 1] - x[a]);
       for (int column = from; column < to; ++column, y += step)
-        ++counts[static_cast<std::size_t>(std::clamp(static_cast<int>(y), 0, height - 1)) * static_cast<std::size_t>(width) + static_cast<std::size_t>(column)];
+        ++counts[static_cast<std::size_t>(std::clamp(static_cast<int>(y), 0, height - 1)) *
+                     static_cast<std::size_t>(width) +
+                 static_cast<std::size_t>(column)];
     }
   }
   return counts;

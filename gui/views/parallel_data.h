@@ -34,7 +34,7 @@ struct ParallelData {
 [[nodiscard]] std::string brush_text(const ParallelAxis& axis, double from, double to);
 
 /// Lines per pixel: how many rows pass through each of width × height cells between neighbouring axes at the given x.
-[[nodiscard]] std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes, const std::vector<double>& x,
-                                                      int width, int height);
+[[nodiscard]] std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes,
+                                                      const std::vector<double>& x, int width, int height);
 
 } // namespace foretrain::gui

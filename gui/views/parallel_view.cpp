@@ -7,7 +7,6 @@
 #include <QImage>
 #include <QInputDialog>
 #include <QPainter>
-#include <QVBoxLayout>
 
 #include "gui/model/numbers.h"
 #include "gui/plot/chart.h"
@@ -25,12 +24,8 @@ constexpr int kSmallest = 3;      ///< pixels: a shorter drag takes the brush aw
 /// A line per layout through an axis per field: density for all, crisp lines for the best, brushes that filter.
 class ParallelView final : public View {
 public:
-  explicit ParallelView(ViewContext context) : View(context), chart_(new Chart(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
-    layout->addWidget(chart_);
-    setFocusProxy(chart_);
-    chart_->setAccessibleName(QStringLiteral("Parallel coordinates"));
+  explicit ParallelView(ViewContext context)
+      : View(context), chart_(add_chart(add_column(), QStringLiteral("Parallel coordinates"))) {
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_lines(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_over(p, f); };
     connect_mouse();
@@ -38,14 +33,7 @@ public:
 
   void set_theme(const Theme& theme) override {
     density_ = QImage();
-    chart_->set_theme(theme);
     View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
-  void paint_to(QPaintDevice& device, QSize size) override {
-    resize(size);
-    flush();
-    chart_->paint_to(device, size);
   }
 
   [[nodiscard]] std::string csv() override {
@@ -55,7 +43,8 @@ public:
     for (const int row : session().shown()) {
       text += std::to_string(row + 1);
       for (const ParallelAxis& axis : data_.axes)
-        text += "," + csv_value(value_of(*axis.field, session().results().study, session().rows()[static_cast<std::size_t>(row)]));
+        text += "," + csv_value(value_of(*axis.field, session().results().study,
+                                         session().rows()[static_cast<std::size_t>(row)]));
       text += "\n";
     }
     return text;
@@ -91,7 +80,7 @@ private:
   void connect_mouse() {
     chart_->pressed = [this](QPointF at, Qt::KeyboardModifiers) {
       axis_ = axis_at(at);
-      title_ = axis_ >= 0 && at.y() < chart_->frame().area.top() + 2 + fontMetrics().height();
+      title_ = axis_ >= 0 && at.y() < chart_->frame().y(1) - 4;
       if (axis_ < 0) return false;
       from_ = to_ = chart_->value_at(at).y();
       press_ = at;
@@ -169,7 +158,8 @@ private:
     if (std::abs(at.x() - press_.x()) < 6) {
       if (std::erase(flipped_, id) == 0) flipped_.push_back(id);
     } else {
-      const auto to = static_cast<std::ptrdiff_t>(std::clamp(std::lround(chart_->value_at(at).x()), 0L, long(data_.axes.size()) - 1));
+      const auto to = static_cast<std::ptrdiff_t>(
+          std::clamp(std::lround(chart_->value_at(at).x()), 0L, long(data_.axes.size()) - 1));
       order_.clear();
       for (const ParallelAxis& axis : data_.axes) order_.emplace_back(axis.field->id);
       std::erase(order_, id);
@@ -181,8 +171,9 @@ private:
   void ask_brush(int axis) {
     bool fine = false;
     const std::string id(field_at(axis).id);
-    const QString text = QInputDialog::getText(this, QStringLiteral("Bounds of ") + text_of(id), QStringLiteral("2~8, >4, 1f1b|zb; empty: none"), QLineEdit::Normal,
-                                               QString::fromStdString(session().chip_text(Chip::Kind::brush, id)), &fine);
+    const QString text = QInputDialog::getText(
+        this, QStringLiteral("Bounds of ") + text_of(id), QStringLiteral("2~8, >4, 1f1b|zb; empty: none"),
+        QLineEdit::Normal, QString::fromStdString(session().chip_text(Chip::Kind::brush, id)), &fine);
     if (!fine) return;
     brushes_.erase(id);
     set_brush(axis, text.trimmed().toStdString());
@@ -196,13 +187,15 @@ private:
     AxisLook x;
     for (std::size_t i = 0; i < data_.axes.size(); ++i) x.ticks.emplace_back(double(i), QString());
     QString constant;
-    for (const std::string& text : data_.constant) constant += (constant.isEmpty() ? QStringLiteral("the same everywhere: ") : QStringLiteral(", ")) + QString::fromStdString(text);
+    for (const std::string& text : data_.constant)
+      constant += (constant.isEmpty() ? QStringLiteral("the same everywhere: ") : QStringLiteral(", ")) +
+                  QString::fromStdString(text);
     x.title = fontMetrics().elidedText(constant, Qt::ElideRight, std::max(300, width() - 60));
     AxisLook y;
     y.visible = false;
     y.zooms = false;
     chart_->set_axes(x, y);
-    if (!none) chart_->set_extent(-0.4, double(data_.axes.size()) - 0.6, -0.18, 1.16);
+    if (!none) chart_->set_extent(-0.4, double(data_.axes.size()) - 0.6, -0.18, 1.24);
     chart_->redraw();
     chart_->redraw_highlights();
   }
@@ -247,7 +240,9 @@ private:
       const std::uint32_t highest = *std::max_element(counts.begin(), counts.end());
       std::vector<QRgb> shades(std::size_t{highest} + 1, 0); // by count; 0 stays transparent
       for (std::uint32_t count = 1; count <= highest; ++count)
-        shades[count] = mixed(theme().base, theme().muted, 0.18 + 0.62 * std::log1p(double(count)) / std::log1p(double(highest))).rgb();
+        shades[count] =
+            mixed(theme().base, theme().muted, 0.18 + 0.62 * std::log1p(double(count)) / std::log1p(double(highest)))
+                .rgb();
       density_ = QImage(size, QImage::Format_ARGB32_Premultiplied);
       auto count = counts.begin();
       for (int y = 0; y < size.height(); ++y) {
@@ -275,10 +270,14 @@ private:
 
   void paint_axes(QPainter& painter, const Frame& frame) const {
     const QFontMetricsF metrics(painter.font());
-    const auto label = [&](QPointF where, const QString& text) {
+    const auto label = [&](std::size_t axis, double place, const QString& text) {
+      const QPointF where = frame.at(double(axis), place);
+      const double width = metrics.horizontalAdvance(text) + 2;
+      const bool last = axis + 1 == data_.axes.size(); // its labels stand inside the plot
+      const QRectF box(last ? where.x() - 4 - width : where.x() + 4, where.y() - metrics.height() / 2, width,
+                       metrics.height());
       QColor back = theme().base;
       back.setAlphaF(0.8F);
-      const QRectF box(where.x() + 4, where.y() - metrics.height() / 2, metrics.horizontalAdvance(text) + 2, metrics.height());
       painter.fillRect(box, back);
       painter.setPen(theme().text);
       painter.drawText(box, Qt::AlignCenter, text);
@@ -288,18 +287,39 @@ private:
       painter.setPen(QPen(theme().line, 1.4));
       painter.drawLine(frame.at(double(i), 0), frame.at(double(i), 1));
       painter.drawLine(frame.at(double(i), kNoValue) - QPointF(3, 0), frame.at(double(i), kNoValue) + QPointF(3, 0));
-      const QString title = text_of(title_with_unit(*axis.field)) + (axis.flipped ? QStringLiteral(" ↓") : QStringLiteral(" ↑"));
-      painter.setPen(theme().text);
-      const double width = metrics.horizontalAdvance(title);
-      painter.drawText(QPointF(frame.x(double(i)) - width / 2, frame.area.top() + metrics.ascent() + 2), title);
+      paint_title(painter, frame, i);
       if (axis.field->kind == FieldKind::text) {
         for (std::size_t v = 0; v < axis.field->values.size(); ++v)
-          if (double(v) >= axis.low && double(v) <= axis.high) label(frame.at(double(i), axis.place(double(v))), QString::fromStdString(axis.field->values[v]));
+          if (double(v) >= axis.low && double(v) <= axis.high)
+            label(i, axis.place(double(v)), QString::fromStdString(axis.field->values[v]));
       } else {
         for (const double value : {axis.low, axis.high})
-          label(frame.at(double(i), axis.place(value)), axis.field->kind == FieldKind::flag ? (value > 0 ? QStringLiteral("yes") : QStringLiteral("no")) : QString::fromStdString(short_value(*axis.field, value)));
+          label(i, axis.place(value),
+                axis.field->kind == FieldKind::flag ? (value > 0 ? QStringLiteral("yes") : QStringLiteral("no"))
+                                                    : QString::fromStdString(short_value(*axis.field, value)));
       }
     }
+  }
+
+  /// In two lines, by turns, where one would be too narrow.
+  void paint_title(QPainter& painter, const Frame& frame, std::size_t axis) const {
+    const QFontMetricsF metrics(painter.font());
+    const double step = frame.x(1) - frame.x(0);
+    double widest = 0;
+    for (const ParallelAxis& each : data_.axes) widest = std::max(widest, metrics.horizontalAdvance(title_of(each)));
+    const bool turns = widest + 8 > step;
+    const QString title =
+        metrics.elidedText(title_of(data_.axes[axis]), Qt::ElideRight, std::max(20.0, (turns ? 2 : 1) * step - 8));
+    const double width = metrics.horizontalAdvance(title);
+    const double x = std::clamp(frame.x(double(axis)) - width / 2, frame.area.left(),
+                                std::max(frame.area.left(), frame.area.right() - width));
+    painter.setPen(theme().text);
+    painter.drawText(
+        QPointF(x, frame.area.top() + metrics.ascent() + 2 + (turns && axis % 2 == 1 ? metrics.height() : 0)), title);
+  }
+
+  static QString title_of(const ParallelAxis& axis) {
+    return text_of(title_with_unit(*axis.field)) + (axis.flipped ? QStringLiteral(" ↓") : QStringLiteral(" ↑"));
   }
 
   void paint_over(QPainter& painter, const Frame& frame) {
@@ -320,7 +340,8 @@ private:
     QColor band = theme().accent;
     band.setAlphaF(0.25F);
     const auto brush_box = [&](int axis, double a, double b) {
-      const QRectF box(QPointF(frame.x(axis) - 6, frame.y(std::max(a, b))), QPointF(frame.x(axis) + 6, frame.y(std::min(a, b))));
+      const QRectF box(QPointF(frame.x(axis) - 6, frame.y(std::max(a, b))),
+                       QPointF(frame.x(axis) + 6, frame.y(std::min(a, b))));
       painter.fillRect(box, band);
       painter.setPen(QPen(theme().accent, 1.5));
       painter.drawRect(box);

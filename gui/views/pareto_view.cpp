@@ -23,9 +23,8 @@ constexpr std::size_t kDrawnSingly = 20'000; ///< above it, points go through an
 /// Two fields of every shown layout, with the front when these are step time and memory.
 class ParetoView final : public View {
 public:
-  explicit ParetoView(ViewContext context) : View(context), chart_(new Chart(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+  explicit ParetoView(ViewContext context) : View(context) {
+    QVBoxLayout* layout = add_column();
     auto* bar = new QHBoxLayout;
     x_ = add_choice(bar, "x", false);
     y_ = add_choice(bar, "y", false);
@@ -39,27 +38,14 @@ public:
     bar->addWidget(log_);
     bar->addStretch(1);
     layout->addLayout(bar);
-    layout->addWidget(chart_, 1);
+    chart_ = add_chart(layout, QStringLiteral("Pareto plot"));
     choose(x_, "step_time_s");
     choose(y_, "memory_gib");
     choose(color_, "pp");
-    chart_->setAccessibleName(QStringLiteral("Pareto plot"));
-    setFocusProxy(chart_);
     chart_->set_drag(Chart::Drag::box);
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_points(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_highlights(p, f); };
     connect_mouse();
-  }
-
-  void set_theme(const Theme& theme) override {
-    chart_->set_theme(theme);
-    View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
-  void paint_to(QPaintDevice& device, QSize size) override {
-    resize(size);
-    flush();
-    chart_->paint_to(device, size);
   }
 
   [[nodiscard]] std::string csv() override {
@@ -73,7 +59,10 @@ public:
   }
 
   [[nodiscard]] QVariantMap state() const override {
-    return {{"x", x_->currentData()}, {"y", y_->currentData()}, {"color", color_->currentData()}, {"log", log_->isChecked()}};
+    return {{"x", x_->currentData()},
+            {"y", y_->currentData()},
+            {"color", color_->currentData()},
+            {"log", log_->isChecked()}};
   }
   void restore(const QVariantMap& state) override {
     if (state.isEmpty()) return;
@@ -97,7 +86,8 @@ private:
     auto* label = new QLabel(QString::fromLatin1(name), this);
     auto* box = new QComboBox(this);
     for (const Field& f : fields())
-      if (f.kind == FieldKind::number || (texts && !f.values.empty())) box->addItem(text_of(title_with_unit(f)), text_of(f.id));
+      if (f.kind == FieldKind::number || (texts && !f.values.empty()))
+        box->addItem(text_of(title_with_unit(f)), text_of(f.id));
     box->setAccessibleName(QString::fromLatin1(name));
     label->setBuddy(box);
     connect(box, &QComboBox::currentIndexChanged, this, [this] {
@@ -159,7 +149,8 @@ private:
     const bool log = log_->isChecked();
     for (const int row : session().shown()) {
       const Row& entry = session().rows()[static_cast<std::size_t>(row)];
-      const Point point{number_of(*x, session().results().study, entry), number_of(*y, session().results().study, entry),
+      const Point point{number_of(*x, session().results().study, entry),
+                        number_of(*y, session().results().study, entry),
                         number_of(*color, session().results().study, entry), row};
       if (std::isnan(point.x) || std::isnan(point.y) || (log && (point.x <= 0 || point.y <= 0))) continue;
       if (!std::isnan(point.color)) {
@@ -172,7 +163,8 @@ private:
       for (const Point& point : points_)
         if (session().rows()[static_cast<std::size_t>(point.row)].pareto) front_.push_back(point.row);
       std::sort(front_.begin(), front_.end(), [this](int a, int b) {
-        return step_seconds(session().rows()[static_cast<std::size_t>(a)]) < step_seconds(session().rows()[static_cast<std::size_t>(b)]);
+        return step_seconds(session().rows()[static_cast<std::size_t>(a)]) <
+               step_seconds(session().rows()[static_cast<std::size_t>(b)]);
       });
     }
     show_axes(*x, *y, *color, log);
@@ -189,7 +181,8 @@ private:
       return axis;
     };
     chart_->set_axes(look(x), look(y));
-    chart_->set_message(points_.empty() ? QStringLiteral("No layout to show: search, or take filters away") : QString());
+    chart_->set_message(points_.empty() ? QStringLiteral("No layout to show: search, or take filters away")
+                                        : QString());
     if (points_.empty()) return;
     double low_x = points_.front().x, high_x = low_x, low_y = points_.front().y, high_y = low_y;
     for (const Point& point : points_) {
@@ -219,14 +212,16 @@ private:
     std::vector<LegendEntry> entries;
     std::vector<double> values;
     for (const Point& point : points_)
-      if (!std::isnan(point.color) && std::find(values.begin(), values.end(), point.color) == values.end() && values.size() < 9)
+      if (!std::isnan(point.color) && std::find(values.begin(), values.end(), point.color) == values.end() &&
+          values.size() < 9)
         values.push_back(point.color);
     std::sort(values.begin(), values.end());
     if (values.size() == 9) values = {color_low_, (color_low_ + color_high_) / 2, color_high_};
     for (const double value : values) {
       const bool text = color.kind == FieldKind::text;
-      const QString name = text ? QString::fromStdString(color.values[static_cast<std::size_t>(value)])
-                                : text_of(color.title) + QStringLiteral(" ") + QString::fromStdString(short_value(color, value));
+      const QString name =
+          text ? QString::fromStdString(color.values[static_cast<std::size_t>(value)])
+               : text_of(color.title) + QStringLiteral(" ") + QString::fromStdString(short_value(color, value));
       entries.push_back({shade(value), name, LegendEntry::Shape::box});
     }
     if (!front_.empty()) entries.push_back({theme().text, QStringLiteral("front"), LegendEntry::Shape::line});
@@ -271,7 +266,8 @@ private:
     QPolygonF line;
     for (const int row : front_) {
       const Row& entry = session().rows()[static_cast<std::size_t>(row)];
-      const QPointF at = frame.at(number_of(*x, session().results().study, entry), number_of(*y, session().results().study, entry));
+      const QPointF at =
+          frame.at(number_of(*x, session().results().study, entry), number_of(*y, session().results().study, entry));
       if (!line.isEmpty()) line << QPointF(at.x(), line.back().y());
       line << at;
     }
@@ -281,7 +277,9 @@ private:
     painter.drawPolyline(line);
     for (const int row : front_) {
       const Row& entry = session().rows()[static_cast<std::size_t>(row)];
-      painter.drawEllipse(frame.at(number_of(*x, session().results().study, entry), number_of(*y, session().results().study, entry)), 4, 4);
+      painter.drawEllipse(
+          frame.at(number_of(*x, session().results().study, entry), number_of(*y, session().results().study, entry)), 4,
+          4);
     }
   }
 
@@ -308,7 +306,8 @@ private:
       painter.drawText(place(session().baseline()) + QPointF(5, 14), QStringLiteral("B"));
     }
     const std::size_t shown = std::min<std::size_t>(session().selection().size(), 2000);
-    for (std::size_t i = 0; i < shown; ++i) ring(session().selection()[i], i == 0 ? 7 : 5, theme().accent, i == 0 ? 2.5 : 1.5);
+    for (std::size_t i = 0; i < shown; ++i)
+      ring(session().selection()[i], i == 0 ? 7 : 5, theme().accent, i == 0 ? 2.5 : 1.5);
     painter.setClipping(false);
     if (session().hover() < 0) return;
     ring(session().hover(), 6, theme().bad, 2);
@@ -316,13 +315,14 @@ private:
     const auto value = [&](const QComboBox* box) {
       const Field* f = field(box);
       return text_of(f->title) + QStringLiteral(": ") +
-             QString::fromStdString(short_value(*f, value_of(*f, session().results().study, entry)) + " " + std::string(f->unit));
+             QString::fromStdString(short_value(*f, value_of(*f, session().results().study, entry)) + " " +
+                                    std::string(f->unit));
     };
     draw_card(painter, theme(), frame.area, place(session().hover()),
               {row_title(session().hover()), value(x_), value(y_), value(color_)});
   }
 
-  Chart* chart_;
+  Chart* chart_ = nullptr;
   QComboBox* x_ = nullptr;
   QComboBox* y_ = nullptr;
   QComboBox* color_ = nullptr;

@@ -15,7 +15,8 @@ constexpr int kPatience = 5000; ///< milliseconds that a command has to end
 
 Program::Program(QObject* parent) : QObject(parent), process_(new QProcess(this)) {
   connect(process_, &QProcess::readyReadStandardError, this, [this] { take_log(false); });
-  connect(process_, &QProcess::finished, this, [this](int code, QProcess::ExitStatus status) { finish(status == QProcess::NormalExit ? code : -1); });
+  connect(process_, &QProcess::finished, this,
+          [this](int code, QProcess::ExitStatus status) { finish(status == QProcess::NormalExit ? code : -1); });
   connect(process_, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
     if (error != QProcess::FailedToStart) return; // the others are followed by `finished`
     last_ = process_->errorString();
@@ -31,7 +32,8 @@ Program::~Program() {
   process_->waitForFinished(1000);
 }
 
-void Program::start(const std::string& program, const QStringList& arguments, std::function<void(const Outcome&)> done) {
+void Program::start(const std::string& program, const QStringList& arguments,
+                    std::function<void(const Outcome&)> done) {
   if (running()) return;
   done_ = std::move(done);
   pending_.clear();
@@ -58,7 +60,8 @@ void Program::wait(int milliseconds) {
 void Program::take_log(bool all) {
   pending_ += QString::fromUtf8(process_->readAllStandardError());
   qsizetype from = 0;
-  for (qsizetype end = pending_.indexOf(QLatin1Char('\n')); end >= 0 || (all && from < pending_.size()); end = pending_.indexOf(QLatin1Char('\n'), from)) {
+  for (qsizetype end = pending_.indexOf(QLatin1Char('\n')); end >= 0 || (all && from < pending_.size());
+       end = pending_.indexOf(QLatin1Char('\n'), from)) {
     const QString line = pending_.mid(from, end < 0 ? -1 : end - from);
     from = end < 0 ? pending_.size() : end + 1;
     if (!line.trimmed().isEmpty()) last_ = line.trimmed();

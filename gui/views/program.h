@@ -12,11 +12,12 @@ class QProcess;
 
 namespace foretrain::gui {
 
-/// The program `foretrain`, run beside the window: one command at a time, its log line by line, its document at the end.
+/// The program `foretrain`, run beside the window: one command at a time, its log line by line, its document at the
+/// end.
 class Program final : public QObject {
 public:
   struct Outcome {
-    int code = -1; ///< -1: it was not started, or did not end by itself
+    int code = -1;        ///< -1: it was not started, or did not end by itself
     std::string document; ///< stdout
     QString last_words;   ///< the last line of its log
   };

@@ -37,9 +37,9 @@ public:
 /// What was left out and why: a funnel by rule, and the layouts that missed a rule by the least.
 class RejectionsView final : public View {
 public:
-  explicit RejectionsView(ViewContext context) : View(context), rules_(new QTreeWidget(this)), misses_(new QTreeWidget(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+  explicit RejectionsView(ViewContext context)
+      : View(context), rules_(new QTreeWidget(this)), misses_(new QTreeWidget(this)) {
+    QVBoxLayout* layout = add_column();
     auto* splitter = new QSplitter(Qt::Horizontal, this);
     splitter->addWidget(rules_);
     splitter->addWidget(misses_);
@@ -51,8 +51,8 @@ public:
     rules_->setRootIsDecorated(false);
     rules_->setItemDelegate(&bars_);
     rules_->header()->setStretchLastSection(false);
-    misses_->setHeaderLabels({QStringLiteral("Nearest to fitting"), QStringLiteral("Needs"), QStringLiteral("Has"), QStringLiteral("Over"),
-                              QStringLiteral("What would be legal"), QStringLiteral("Why")});
+    misses_->setHeaderLabels({QStringLiteral("Nearest to fitting"), QStringLiteral("Needs"), QStringLiteral("Has"),
+                              QStringLiteral("Over"), QStringLiteral("What would be legal"), QStringLiteral("Why")});
     misses_->setAccessibleName(QStringLiteral("Near misses"));
     misses_->setRootIsDecorated(false);
     misses_->setSelectionMode(QAbstractItemView::ExtendedSelection);
@@ -68,11 +68,12 @@ public:
     std::string text = "rule,layouts,layout,needed,available,nearest,reason\n";
     const Results& results = session().results();
     for (const auto& [rule, count] : results.rejected) text += csv_text(rule) + "," + std::to_string(count) + ",,,,,\n";
-    for (const auto& [rule, count] : results.pruned) text += csv_text(rule) + "," + std::to_string(count) + ",,,,,bound\n";
+    for (const auto& [rule, count] : results.pruned)
+      text += csv_text(rule) + "," + std::to_string(count) + ",,,,,bound\n";
     for (const Miss& miss : results.near_misses)
-      text += csv_text(miss.rejection.rule) + ",," + csv_text(describe(miss.layout)) + "," + csv_value(miss.rejection.needed) + "," +
-              csv_value(miss.rejection.available) + "," + csv_text(join(miss.rejection.nearest, "; ")) + "," +
-              csv_text(miss.rejection.reason) + "\n";
+      text += csv_text(miss.rejection.rule) + ",," + csv_text(describe(miss.layout)) + "," +
+              csv_value(miss.rejection.needed) + "," + csv_value(miss.rejection.available) + "," +
+              csv_text(join(miss.rejection.nearest, "; ")) + "," + csv_text(miss.rejection.reason) + "\n";
     return text;
   }
 
@@ -85,7 +86,7 @@ protected:
     const auto add = [&](const QString& name, std::int64_t count, const QString& help, const std::string& id) {
       auto* item = new QTreeWidgetItem(rules_);
       item->setText(0, name);
-      item->setText(1, text_of((count > 0 ? "−" : "") + grouped(count)));
+      if (!id.empty()) item->setText(1, text_of((count > 0 ? "−" : "") + grouped(count)));
       item->setText(2, text_of(grouped(left)));
       for (const int column : {1, 2}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
       item->setToolTip(0, help);
@@ -100,7 +101,9 @@ protected:
     for (const auto& [count, what] : order) {
       left -= count;
       add(text_of(what.first) + (what.second ? QStringLiteral(" (bound)") : QString()), count,
-          what.second ? QStringLiteral("not judged one by one: the bound rules all of them out") : QStringLiteral("refused by this rule"), what.first);
+          what.second ? QStringLiteral("not judged one by one: the bound rules all of them out")
+                      : QStringLiteral("refused by this rule"),
+          what.first);
     }
     if (results.enumerated > 0) {
       left = results.fits;
@@ -126,15 +129,17 @@ private:
       item->setText(2, amount(why.available));
       const double over = why.available > 0 ? why.needed / why.available - 1 : 0;
       if (why.available > 0) // below a percent both read alike: the amount says what is missing
-        item->setText(3, memory && over < 0.01 ? QStringLiteral("+") + amount(why.needed - why.available) : text_of(signed_percent(over * 100)));
+        item->setText(3, memory && over < 0.01 ? QStringLiteral("+") + amount(why.needed - why.available)
+                                               : text_of(signed_percent(over * 100)));
       item->setText(4, text_of(join(why.nearest, "; ")));
       item->setText(5, text_of(why.reason));
       for (const int column : {1, 2, 3}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
       for (int column = 0; column < 6; ++column) item->setToolTip(column, text_of(why.rule + ": " + why.reason));
     }
     if (misses_->topLevelItemCount() == 0) {
-      auto* item = new QTreeWidgetItem(misses_, {session().results().enumerated == 0 ? QStringLiteral("No search yet")
-                                                                                     : QStringLiteral("No near misses are kept for this rule")});
+      auto* item = new QTreeWidgetItem(misses_, {session().results().enumerated == 0
+                                                     ? QStringLiteral("No search yet")
+                                                     : QStringLiteral("No near misses are kept for this rule")});
       item->setForeground(0, theme().muted);
       item->setFirstColumnSpanned(true);
     }

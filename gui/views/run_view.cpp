@@ -35,9 +35,11 @@ constexpr int kLookEvery = 400; ///< milliseconds between looks at what the rank
 class RunView final : public View {
 public:
   explicit RunView(ViewContext context)
-      : View(context), launcher_(new QComboBox(this)), steps_(new QSpinBox(this)), warmup_(new QSpinBox(this)), slurm_(new QWidget(this)), time_(new QLineEdit(slurm_)),
-        partition_(new QLineEdit(slurm_)), options_(new QLineEdit(slurm_)), start_(new QPushButton(this)), what_(new QLabel(this)), progress_(new QProgressBar(this)),
-        chart_(new Chart(this)), log_(new QPlainTextEdit(this)), program_(new Program(this)), look_(new QTimer(this)) {
+      : View(context), launcher_(new QComboBox(this)), steps_(new QSpinBox(this)), warmup_(new QSpinBox(this)),
+        slurm_(new QWidget(this)), time_(new QLineEdit(slurm_)), partition_(new QLineEdit(slurm_)),
+        options_(new QLineEdit(slurm_)), start_(new QPushButton(this)), what_(new QLabel(this)),
+        progress_(new QProgressBar(this)), chart_(new Chart(this)), log_(new QPlainTextEdit(this)),
+        program_(new Program(this)), look_(new QTimer(this)) {
     build();
     connect(start_, &QPushButton::clicked, this, [this] { act(program_->running() ? "cancel" : "start"); });
     connect(launcher_, &QComboBox::currentIndexChanged, this, [this] { show_request(); });
@@ -64,13 +66,18 @@ public:
   [[nodiscard]] std::string csv() override {
     std::string text = "step,measured_s,loss,warm_up\n";
     for (std::size_t i = 0; i < state_.step_seconds.size(); ++i)
-      text += std::to_string(i) + "," + csv_value(state_.step_seconds[i]) + "," + (i < state_.loss.size() ? csv_value(state_.loss[i]) : std::string()) + "," +
+      text += std::to_string(i) + "," + csv_value(state_.step_seconds[i]) + "," +
+              (i < state_.loss.size() ? csv_value(state_.loss[i]) : std::string()) + "," +
               (static_cast<int>(i) < state_.warmup ? "true" : "false") + "\n";
     return text;
   }
   [[nodiscard]] QVariantMap state() const override {
-    return {{"launcher", launcher_->currentIndex()}, {"steps", steps_->value()}, {"warmup", warmup_->value()},
-            {"time", time_->text()},                 {"partition", partition_->text()}, {"options", options_->text()}};
+    return {{"launcher", launcher_->currentIndex()},
+            {"steps", steps_->value()},
+            {"warmup", warmup_->value()},
+            {"time", time_->text()},
+            {"partition", partition_->text()},
+            {"options", options_->text()}};
   }
   void restore(const QVariantMap& state) override {
     if (!state.contains("steps")) return;
@@ -165,26 +172,34 @@ private:
     const Environment& environment = session().environment();
     if (session().current() < 0) return QStringLiteral("Select a layout to run it.");
     if (environment.command.empty()) return QStringLiteral("The program “foretrain” is not beside this one.");
-    if (environment.executor.empty()) return QStringLiteral("The program “foretrain-run” is not beside this one: this build has no executor.");
+    if (environment.executor.empty())
+      return QStringLiteral("The program “foretrain-run” is not beside this one: this build has no executor.");
     if (session().path().empty()) return QStringLiteral("Runs are kept in the session file: save the session first.");
     if (!here()) return {};
     const int row = session().current();
     const auto prediction = prediction_of(row);
-    const auto reason = reason_against_local(session().rows()[static_cast<std::size_t>(row)].layout, prediction.get(), machine_memory());
-    return reason ? QStringLiteral("Not on this machine: ") + QString::fromStdString(*reason) + QStringLiteral(".") : QString();
+    const auto reason = reason_against_local(session().rows()[static_cast<std::size_t>(row)].layout, prediction.get(),
+                                             machine_memory());
+    return reason ? QStringLiteral("Not on this machine: ") + QString::fromStdString(*reason) + QStringLiteral(".")
+                  : QString();
   }
 
   void show_request() {
     const bool running = program_->running();
     slurm_->setVisible(!here());
-    for (QWidget* field : {static_cast<QWidget*>(launcher_), static_cast<QWidget*>(steps_), static_cast<QWidget*>(warmup_), slurm_}) field->setEnabled(!running);
+    for (QWidget* field :
+         {static_cast<QWidget*>(launcher_), static_cast<QWidget*>(steps_), static_cast<QWidget*>(warmup_), slurm_})
+      field->setEnabled(!running);
     start_->setText(running ? QStringLiteral("Cancel the run") : QStringLiteral("Run"));
     const QString why_not = obstacle();
     start_->setEnabled(running || why_not.isEmpty());
     if (running || (!said_.isEmpty() && session().current() == ran_)) return;
     const int row = session().current();
-    what_->setText(!why_not.isEmpty() ? why_not
-                                      : row_title(row) + QStringLiteral(" under the executor’s own semantics: a run proves layout, schedule and communication; it is no forecast of another framework’s speed."));
+    what_->setText(!why_not.isEmpty()
+                       ? why_not
+                       : row_title(row) +
+                             QStringLiteral(" under the executor’s own semantics: a run proves layout, schedule and "
+                                            "communication; it is no forecast of another framework’s speed."));
   }
 
   void say(const QString& text) {
@@ -197,16 +212,19 @@ private:
     ran_ = session().current();
     const std::filesystem::path folder = new_run_folder(session().path());
     const std::string plan = QString(files_.filePath(QStringLiteral("plan.json"))).toStdString();
-    if (const auto written = write_text_file(plan, plan_json(session(), ran_) + "\n"); !written) return say(QString::fromStdString(to_string(written.error())));
+    if (const auto written = write_text_file(plan, plan_json(session(), ran_) + "\n"); !written)
+      return say(QString::fromStdString(to_string(written.error())));
     RunRequest request;
     request.launcher = launcher_->currentData().toString().toStdString();
     request.steps = steps_->value();
     request.warmup = std::min(warmup_->value(), steps_->value() - 1);
     request.time = time_->text().trimmed().toStdString();
     request.partition = partition_->text().trimmed().toStdString();
-    for (const QString& option : options_->text().split(QLatin1Char(' '), Qt::SkipEmptyParts)) request.sbatch.push_back(option.toStdString());
+    for (const QString& option : options_->text().split(QLatin1Char(' '), Qt::SkipEmptyParts))
+      request.sbatch.push_back(option.toStdString());
     QStringList words;
-    for (const std::string& word : run_arguments(request, plan, session().path().string(), folder.string())) words << QString::fromStdString(word);
+    for (const std::string& word : run_arguments(request, plan, session().path().string(), folder.string()))
+      words << QString::fromStdString(word);
     folder_ = folder;
     state_ = {};
     predicted_ = 0;
@@ -214,8 +232,10 @@ private:
     progress_->setRange(0, request.steps);
     progress_->setValue(0);
     progress_->show();
-    say(QStringLiteral("Running ") + row_title(ran_) + QStringLiteral(", files in ") + QString::fromStdString(folder.string()));
-    program_->start(session().environment().command.string(), words, [this](const Program::Outcome& outcome) { finished(outcome); });
+    say(QStringLiteral("Running ") + row_title(ran_) + QStringLiteral(", files in ") +
+        QString::fromStdString(folder.string()));
+    program_->start(session().environment().command.string(), words,
+                    [this](const Program::Outcome& outcome) { finished(outcome); });
     look_->start();
     show_request();
     show_steps();
@@ -241,13 +261,17 @@ private:
       predicted_ = document->value("predicted_step_time_s", 0.0);
       say(QStringLiteral("Run %1 %2: %3 a step measured, %4 predicted (%5). “Measured” compares them term by term.")
               .arg(document->value("run", 0))
-              .arg(QString::fromStdString(document->value("status", "")), text_of(short_seconds(measured)), text_of(short_seconds(predicted_)),
-                   text_of(signed_percent((predicted_ / measured - 1) * 100))));
+              .arg(QString::fromStdString(document->value("status", "")), text_of(short_seconds(measured)),
+                   text_of(short_seconds(predicted_)), text_of(signed_percent((predicted_ / measured - 1) * 100))));
     } else if (told) {
-      say(QStringLiteral("Run %1 %2: ").arg(document->value("run", 0)).arg(QString::fromStdString(document->value("status", ""))) + QString::fromStdString(document->value("message", "")));
+      say(QStringLiteral("Run %1 %2: ")
+              .arg(document->value("run", 0))
+              .arg(QString::fromStdString(document->value("status", ""))) +
+          QString::fromStdString(document->value("message", "")));
     } else if (document && document->is_object() && document->contains("rejections")) {
       const Json& reasons = (*document)["rejections"];
-      say(QStringLiteral("The executor does not run this layout: ") + (reasons.empty() ? QString() : QString::fromStdString(reasons[0].value("reason", ""))));
+      say(QStringLiteral("The executor does not run this layout: ") +
+          (reasons.empty() ? QString() : QString::fromStdString(reasons[0].value("reason", ""))));
     } else {
       say(outcome.last_words.isEmpty() ? QStringLiteral("The run was ended.") : outcome.last_words);
     }
@@ -264,7 +288,9 @@ private:
     y.text = [](double value) { return QString::fromStdString(tick_number(value * 1e3)); };
     double highest = predicted_;
     for (const double seconds : state_.step_seconds) highest = std::max(highest, seconds);
-    chart_->set_message(!state_.step_seconds.empty() ? QString() : program_->running() ? QStringLiteral("Waiting for the first step …") : QStringLiteral("The steps of a run appear here as they are done"));
+    chart_->set_message(!state_.step_seconds.empty() ? QString()
+                        : program_->running()        ? QStringLiteral("Waiting for the first step …")
+                                              : QStringLiteral("The steps of a run appear here as they are done"));
     if (state_.step_seconds.empty()) {
       chart_->set_legend({});
       return chart_->redraw();
@@ -288,11 +314,13 @@ private:
       const double x0 = frame.x(double(i) - 0.4);
       const double x1 = std::max(x0 + 1, frame.x(double(i) + 0.4));
       const double y = frame.y(state_.step_seconds[i]);
-      painter.fillRect(QRectF(x0, y, x1 - x0, frame.area.bottom() - y), static_cast<int>(i) < state_.warmup ? theme().line : theme().series[0]);
+      painter.fillRect(QRectF(x0, y, x1 - x0, frame.area.bottom() - y),
+                       static_cast<int>(i) < state_.warmup ? theme().line : theme().series[0]);
     }
     if (predicted_ > 0) {
       painter.setPen(QPen(theme().bad, 2));
-      painter.drawLine(QPointF(frame.area.left(), frame.y(predicted_)), QPointF(frame.area.right(), frame.y(predicted_)));
+      painter.drawLine(QPointF(frame.area.left(), frame.y(predicted_)),
+                       QPointF(frame.area.right(), frame.y(predicted_)));
     }
     painter.setClipping(false);
   }

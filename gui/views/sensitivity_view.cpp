@@ -25,21 +25,24 @@ constexpr int kSteps = 40; ///< of a slider to each side: a factor of four
 /// What if the links were twice as fast? Sliders scale the cluster; the best layouts are timed anew at once.
 class SensitivityView final : public View {
 public:
-  explicit SensitivityView(ViewContext context) : View(context), sliders_(new QWidget(this)), grid_(new QGridLayout(sliders_)), table_(new QTableWidget(this)), note_(new QLabel(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+  explicit SensitivityView(ViewContext context)
+      : View(context), sliders_(new QWidget(this)), grid_(new QGridLayout(sliders_)), table_(new QTableWidget(this)),
+        note_(new QLabel(this)) {
+    QVBoxLayout* layout = add_column();
     layout->addWidget(sliders_);
     layout->addWidget(table_, 1);
     layout->addWidget(note_);
     note_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
-    note_->setText(QStringLiteral("By the engine of the search, which is coarser than the table’s; a new search would also look at other layouts."));
+    note_->setText(QStringLiteral("By the engine of the search, which is coarser than the table’s; a new search would "
+                                  "also look at other layouts."));
     table_->setAccessibleName(QStringLiteral("The best layouts on the changed cluster"));
     table_->setEditTriggers(QAbstractItemView::NoEditTriggers);
     table_->setSelectionBehavior(QAbstractItemView::SelectRows);
     table_->setShowGrid(false);
     table_->setAlternatingRowColors(true);
     table_->setColumnCount(6);
-    table_->setHorizontalHeaderLabels({QStringLiteral("Layout"), QStringLiteral("Rank"), QStringLiteral("was"), QStringLiteral("Step"), QStringLiteral("Change"), QStringLiteral("Memory")});
+    table_->setHorizontalHeaderLabels({QStringLiteral("Layout"), QStringLiteral("Rank"), QStringLiteral("was"),
+                                       QStringLiteral("Step"), QStringLiteral("Change"), QStringLiteral("Memory")});
     table_->verticalHeader()->hide();
     table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 8);
     setFocusProxy(table_);
@@ -49,8 +52,10 @@ public:
     std::string text = "layout,rank,rank_before,step_s,step_before_s,device_bytes,fits\n";
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const std::size_t at = order_[i];
-      text += csv_text(describe(session().rows()[at].layout)) + "," + std::to_string(i + 1) + "," + std::to_string(at + 1) + "," + csv_value(now_[at].step_seconds) + "," +
-              csv_value(before_[at].step_seconds) + "," + csv_value(now_[at].device_bytes) + "," + (now_[at].fits ? "true" : "false") + "\n";
+      text += csv_text(describe(session().rows()[at].layout)) + "," + std::to_string(i + 1) + "," +
+              std::to_string(at + 1) + "," + csv_value(now_[at].step_seconds) + "," +
+              csv_value(before_[at].step_seconds) + "," + csv_value(now_[at].device_bytes) + "," +
+              (now_[at].fits ? "true" : "false") + "\n";
     }
     return text;
   }
@@ -61,13 +66,15 @@ protected:
     layouts_.clear();
     before_.clear();
     order_.clear();
-    for (std::size_t i = 0; i < session().rows().size() && i < kLayouts; ++i) layouts_.push_back(session().rows()[i].layout);
+    for (std::size_t i = 0; i < session().rows().size() && i < kLayouts; ++i)
+      layouts_.push_back(session().rows()[i].layout);
     if (!layouts_.empty()) {
       auto factors = factors_of(session().results().study);
       if (factors.size() != factors_.size()) factors_ = std::move(factors);
       for (Factor& factor : factors_) factor.value = 1;
       build_sliders();
-      if (auto found = rescaled(session().environment(), session().results().study, factors_, layouts_)) before_ = std::move(*found);
+      if (auto found = rescaled(session().environment(), session().results().study, factors_, layouts_))
+        before_ = std::move(*found);
     }
     compute();
   }
@@ -105,7 +112,8 @@ private:
     order_.clear();
     now_.clear();
     if (before_.size() == layouts_.size() && !layouts_.empty()) {
-      if (auto found = rescaled(session().environment(), session().results().study, factors_, layouts_)) now_ = std::move(*found);
+      if (auto found = rescaled(session().environment(), session().results().study, factors_, layouts_))
+        now_ = std::move(*found);
     }
     order_.resize(now_.size());
     std::iota(order_.begin(), order_.end(), std::size_t{0});
@@ -120,9 +128,16 @@ private:
     table_->setRowCount(static_cast<int>(order_.size()));
     for (std::size_t i = 0; i < order_.size(); ++i) {
       const std::size_t at = order_[i];
-      const double change = before_[at].step_seconds > 0 ? (now_[at].step_seconds / before_[at].step_seconds - 1) * 100 : 0;
-      const QStringList cells = {QString::fromStdString(describe(layouts_[at])), now_[at].fits ? QString::number(i + 1) : now_[at].legal ? QStringLiteral("does not fit") : QStringLiteral("cannot run"), QString::number(at + 1),
-                                 QString::fromStdString(short_seconds(now_[at].step_seconds)), QString::fromStdString(signed_percent(change)), QString::fromStdString(short_bytes(now_[at].device_bytes))};
+      const double change =
+          before_[at].step_seconds > 0 ? (now_[at].step_seconds / before_[at].step_seconds - 1) * 100 : 0;
+      const QStringList cells = {QString::fromStdString(describe(layouts_[at])),
+                                 now_[at].fits    ? QString::number(i + 1)
+                                 : now_[at].legal ? QStringLiteral("does not fit")
+                                                  : QStringLiteral("cannot run"),
+                                 QString::number(at + 1),
+                                 QString::fromStdString(short_seconds(now_[at].step_seconds)),
+                                 QString::fromStdString(signed_percent(change)),
+                                 QString::fromStdString(short_bytes(now_[at].device_bytes))};
       for (int column = 0; column < cells.size(); ++column) {
         auto* item = new QTableWidgetItem(cells[column]);
         if (column > 0) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);

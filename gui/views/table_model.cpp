@@ -28,7 +28,8 @@ std::vector<std::string> table_columns(const Session& session) {
                                       "headroom_gib"};
   for (const Field& field : fields()) {
     if (field.outcome || field.id == "recompute" || field.id == "dp_shard" || field.id == "gpus") continue;
-    if (session.rows().empty() ? field.dimension == Dimension::degrees : varies(session, field)) columns.emplace_back(field.id);
+    if (session.rows().empty() ? field.dimension == Dimension::degrees : varies(session, field))
+      columns.emplace_back(field.id);
   }
   columns.emplace_back("engine");
   return columns;
@@ -107,7 +108,8 @@ QVariant TableModel::data(const QModelIndex& index, int role) const {
     return number_at(index.row(), index.column()) == (direction < 0 ? scale.low : scale.high);
   };
   switch (role) {
-  case Qt::DisplayRole: return QString::fromStdString(short_value(field, value()));
+  case Qt::DisplayRole:
+    return QString::fromStdString(short_value(field, value()));
   case Qt::ToolTipRole:
     return QString::fromStdString(std::string(field.help) + ": " + full_value(field, value()));
   case Qt::TextAlignmentRole:
@@ -123,9 +125,12 @@ QVariant TableModel::data(const QModelIndex& index, int role) const {
     const double number = number_at(index.row(), index.column());
     return std::isnan(number) ? QVariant() : QVariant(number / scale.high);
   }
-  case kDeltaRole: return delta_at(index.row(), index.column());
-  case kBestRole: return best();
-  default: return {};
+  case kDeltaRole:
+    return delta_at(index.row(), index.column());
+  case kBestRole:
+    return best();
+  default:
+    return {};
   }
 }
 

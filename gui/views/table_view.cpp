@@ -70,7 +70,8 @@ public:
 class TableView final : public View {
 public:
   explicit TableView(ViewContext context)
-      : View(context), model_(context.session), table_(new QTableView(this)), header_(new FilterHeader(table_)), empty_(new QLabel(table_->viewport())) {
+      : View(context), model_(context.session), table_(new QTableView(this)), header_(new FilterHeader(table_)),
+        empty_(new QLabel(table_->viewport())) {
     auto* layout = new QVBoxLayout(this);
     layout->setContentsMargins(0, 0, 0, 0);
     layout->addWidget(table_);
@@ -148,17 +149,18 @@ private:
             [this](const QModelIndex& index) { session().set_hover(model_.row_at(index.row())); });
     table_->viewport()->installEventFilter(this);
     connect(table_, &QTableView::customContextMenuRequested, this, [this](QPoint at) {
-      static constexpr std::array kMenu = {"row.pin",          "row.baseline",  "row.compare",   "-",
-                                           "row.copy-command", "row.copy-json", "row.copy-cells", "-",
-                                           "row.save-plan",    "row.save-trace", "row.export-framework", "-",
-                                           "row.run",          "row.simulate"};
+      static constexpr std::array kMenu = {"row.pin", "row.note",         "row.baseline",   "row.compare",
+                                           "-",       "row.copy-command", "row.copy-json",  "row.copy-cells",
+                                           "-",       "row.save-plan",    "row.save-trace", "row.export-framework",
+                                           "-",       "row.run",          "row.simulate"};
       show_menu(kMenu, table_->viewport()->mapToGlobal(at));
     });
     connect(header_, &QHeaderView::customContextMenuRequested, this, [this](QPoint at) { header_menu(at); });
     connect(header_, &QHeaderView::sectionClicked, this, [this](int section) { sort_by(section); });
     header_->typed = [this](int column, const QString& text) {
       const auto set = session().set_chip({Chip::Kind::column, std::string(field_at(column).id), text.toStdString()});
-      header_->set_error(column, set ? QString() : QString::fromStdString(set.error().message + " " + set.error().hint));
+      header_->set_error(column,
+                         set ? QString() : QString::fromStdString(set.error().message + " " + set.error().hint));
     };
   }
 
@@ -166,11 +168,13 @@ private:
     empty_->setVisible(session().shown().empty());
     if (!session().shown().empty()) return;
     const Results& results = session().results();
-    empty_->setText(!session().rows().empty()    ? QStringLiteral("The filters hide all %1 layouts: a click on a chip takes it away").arg(text_of(grouped(static_cast<std::int64_t>(session().rows().size()))))
-                    : session().searching()      ? QStringLiteral("Layouts appear here as they are found")
-                    : session().loading()        ? QStringLiteral("Reading the session …")
-                    : results.enumerated > 0     ? QStringLiteral("No layout fits. “Left out” says why, and what would be the nearest.")
-                                                 : QStringLiteral("Press “Search” (Ctrl+R) to rank the layouts of this study"));
+    empty_->setText(
+        !session().rows().empty() ? QStringLiteral("The filters hide all %1 layouts: a click on a chip takes it away")
+                                        .arg(text_of(grouped(static_cast<std::int64_t>(session().rows().size()))))
+        : session().searching() ? QStringLiteral("Layouts appear here as they are found")
+        : session().loading()   ? QStringLiteral("Reading the session …")
+        : results.enumerated > 0 ? QStringLiteral("No layout fits. “Left out” says why, and what would be the nearest.")
+                                 : QStringLiteral("Press “Search” (Ctrl+R) to rank the layouts of this study"));
     empty_->setForegroundRole(QPalette::PlaceholderText);
   }
 
@@ -187,7 +191,8 @@ private:
   void fit_columns() {
     const QFontMetrics metrics(table_->font());
     for (int column = 0; column < model_.columnCount(); ++column) {
-      int width = metrics.horizontalAdvance(model_.headerData(column, Qt::Horizontal, Qt::DisplayRole).toString() + " ▲");
+      int width =
+          metrics.horizontalAdvance(model_.headerData(column, Qt::Horizontal, Qt::DisplayRole).toString() + " ▲");
       const int looked_at = std::min(model_.rowCount(), 200);
       for (int row = 0; row < looked_at; ++row)
         width = std::max(width, metrics.horizontalAdvance(model_.index(row, column).data().toString()) + 6);
@@ -207,8 +212,8 @@ private:
     table_->selectionModel()->select(wanted, QItemSelectionModel::ClearAndSelect);
     const int current = model_.position_of(session().current());
     if (current >= 0)
-      table_->selectionModel()->setCurrentIndex(
-          model_.index(current, std::max(0, table_->currentIndex().column())), QItemSelectionModel::NoUpdate);
+      table_->selectionModel()->setCurrentIndex(model_.index(current, std::max(0, table_->currentIndex().column())),
+                                                QItemSelectionModel::NoUpdate);
     table_->viewport()->update();
   }
 
@@ -234,7 +239,8 @@ private:
     const bool add = (QGuiApplication::keyboardModifiers() & Qt::ShiftModifier) != 0;
     const bool large_first = better_direction(field_at(column)) > 0;
     session().edit("sort by " + std::string(field_at(column).title), [&](Edits& edits) {
-      const auto at = std::find_if(edits.sort.begin(), edits.sort.end(), [&](const SortKey& k) { return k.field == id; });
+      const auto at =
+          std::find_if(edits.sort.begin(), edits.sort.end(), [&](const SortKey& k) { return k.field == id; });
       SortKey key{id, large_first};
       if (at != edits.sort.end()) {
         key.descending = !at->descending;

@@ -12,24 +12,37 @@ PassKind pass_of(const TimelineEvent& event) {
   const std::size_t space = event.name.rfind(' ');
   const char letter = space == std::string::npos || space + 1 >= event.name.size() ? 'F' : event.name[space + 1];
   switch (letter) {
-  case 'B': return PassKind::backward;
-  case 'I': return PassKind::input;
-  case 'W': return PassKind::weight;
-  case 'R': return PassKind::recompute;
-  case 'S': return PassKind::step;
-  default: return PassKind::forward;
+  case 'B':
+    return PassKind::backward;
+  case 'I':
+    return PassKind::input;
+  case 'W':
+    return PassKind::weight;
+  case 'R':
+    return PassKind::recompute;
+  case 'S':
+    return PassKind::step;
+  default:
+    return PassKind::forward;
   }
 }
 
 QColor pass_color(const Theme& theme, int kind) {
   switch (static_cast<PassKind>(kind)) {
-  case PassKind::forward: return theme.series[0];
-  case PassKind::backward: return theme.series[1];
-  case PassKind::input: return theme.series[5];
-  case PassKind::weight: return theme.series[2];
-  case PassKind::recompute: return theme.series[4];
-  case PassKind::step: return theme.series[3];
-  case PassKind::transfer: return theme.series[7];
+  case PassKind::forward:
+    return theme.series[0];
+  case PassKind::backward:
+    return theme.series[1];
+  case PassKind::input:
+    return theme.series[5];
+  case PassKind::weight:
+    return theme.series[2];
+  case PassKind::recompute:
+    return theme.series[4];
+  case PassKind::step:
+    return theme.series[3];
+  case PassKind::transfer:
+    return theme.series[7];
   }
   return theme.text;
 }
@@ -52,7 +65,8 @@ Timeline timeline_of(const Simulation& simulation, bool splits_backward) {
     const TimelineEvent& event = simulation.events[i];
     if (event.end <= event.start || event.stage >= static_cast<int>(timeline.stages.size())) continue;
     PassKind kind = pass_of(event);
-    if (!splits_backward && (kind == PassKind::input || kind == PassKind::weight || kind == PassKind::recompute)) kind = PassKind::backward;
+    if (!splits_backward && (kind == PassKind::input || kind == PassKind::weight || kind == PassKind::recompute))
+      kind = PassKind::backward;
     const Span span{event.start, event.end, static_cast<int>(kind), event.micro_batch, static_cast<int>(i)};
     Timeline::Stage& stage = timeline.stages[static_cast<std::size_t>(event.stage)];
     timeline.kinds[static_cast<std::size_t>(kind)] = true;

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include <QPainter>
-#include <QVBoxLayout>
 
 #include "gui/model/numbers.h"
 #include "gui/plot/chart.h"
 #include "gui/views/all.h"
 #include "gui/views/timeline_data.h"
+#include "gui/views/timeline_paint.h"
 
 namespace foretrain::gui {
 namespace {
@@ -25,22 +25,13 @@ QString lane_name(Lane lane) {
 /// The pipeline's schedule as replayed: a row per stage, compute above, transfers below; memory over time under them.
 class TimelineView final : public View {
 public:
-  explicit TimelineView(ViewContext context) : View(context), chart_(new Chart(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
-    layout->addWidget(chart_);
-    setFocusProxy(chart_);
-    chart_->setAccessibleName(QStringLiteral("Timeline of one step"));
+  explicit TimelineView(ViewContext context)
+      : View(context), chart_(add_chart(add_column(), QStringLiteral("Timeline of one step"))) {
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_lanes(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_over(p, f); };
     connect_mouse();
   }
 
-  void set_theme(const Theme& theme) override {
-    chart_->set_theme(theme);
-    View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
   void frame_selection() override {
     const int label = chosen_ >= 0 ? chosen_ : hovered_label();
     if (label < 0) return;
@@ -54,19 +45,14 @@ public:
         }
     if (high > low) chart_->show_range(low - (high - low) * 0.05, high + (high - low) * 0.05);
   }
-  void paint_to(QPaintDevice& device, QSize size) override {
-    resize(size);
-    flush();
-    chart_->paint_to(device, size);
-  }
 
   [[nodiscard]] std::string csv() override {
     std::string text = "stage,lane,name,micro_batch,layer,start_s,end_s\n";
     if (!detail_ || !detail_->simulation) return text;
     for (const TimelineEvent& event : detail_->simulation->events)
       text += std::to_string(event.stage) + "," + std::string(name_of(event.lane)) + "," + csv_text(event.name) + "," +
-              std::to_string(event.micro_batch) + "," + std::to_string(event.layer) + "," + csv_value(event.start) + "," +
-              csv_value(event.end) + "\n";
+              std::to_string(event.micro_batch) + "," + std::to_string(event.layer) + "," + csv_value(event.start) +
+              "," + csv_value(event.end) + "\n";
     return text;
   }
 
@@ -79,12 +65,15 @@ protected:
     if (detail != detail_ || changes == kEverything) {
       detail_ = std::move(detail);
       hover_.reset();
-      timeline_ = detail_ && detail_->simulation ? timeline_of(*detail_->simulation, splits_backward(detail_->layout)) : Timeline();
+      timeline_ = detail_ && detail_->simulation ? timeline_of(*detail_->simulation, splits_backward(detail_->layout))
+                                                 : Timeline();
     }
-    chart_->set_message(row < 0                                     ? QStringLiteral("Select a layout to see its schedule")
-                        : !detail_                                  ? QStringLiteral("Replaying op by op …")
-                        : timeline_.stages.empty()                  ? QString::fromStdString(detail_->problem.empty() ? "This layout cannot run" : detail_->problem)
-                                                                    : QString());
+    chart_->set_message(
+        row < 0    ? QStringLiteral("Select a layout to see its schedule")
+        : !detail_ ? QStringLiteral("Replaying op by op …")
+        : timeline_.stages.empty()
+            ? QString::fromStdString(detail_->problem.empty() ? "This layout cannot run" : detail_->problem)
+            : QString());
     if (!timeline_.stages.empty()) show_axes();
     chart_->setAccessibleDescription(row_title(row));
     chart_->redraw();
@@ -171,7 +160,8 @@ private:
     const auto s = static_cast<std::size_t>(stage);
     for (int lane = -1; lane < static_cast<int>(timeline_.lanes.size()); ++lane) {
       if (value.y() < lane_top(s, lane) || value.y() > lane_bottom(s, lane)) continue;
-      const auto& spans = lane < 0 ? timeline_.stages[s].passes : timeline_.stages[s].beside[static_cast<std::size_t>(lane)];
+      const auto& spans =
+          lane < 0 ? timeline_.stages[s].passes : timeline_.stages[s].beside[static_cast<std::size_t>(lane)];
       const int found = span_at(spans, value.x());
       if (found >= 0) return Hover{static_cast<int>(stage), lane, spans[static_cast<std::size_t>(found)]};
     }
@@ -181,13 +171,20 @@ private:
   [[nodiscard]] QColor shade(int kind) const { return pass_color(theme(), kind); }
   static QString kind_name(PassKind kind) {
     switch (kind) {
-    case PassKind::forward: return QStringLiteral("F forward");
-    case PassKind::backward: return QStringLiteral("B backward");
-    case PassKind::input: return QStringLiteral("I input gradient");
-    case PassKind::weight: return QStringLiteral("W weight gradient");
-    case PassKind::recompute: return QStringLiteral("R recomputed");
-    case PassKind::step: return QStringLiteral("S step end");
-    case PassKind::transfer: return QStringLiteral("transfers");
+    case PassKind::forward:
+      return QStringLiteral("F forward");
+    case PassKind::backward:
+      return QStringLiteral("B backward");
+    case PassKind::input:
+      return QStringLiteral("I input gradient");
+    case PassKind::weight:
+      return QStringLiteral("W weight gradient");
+    case PassKind::recompute:
+      return QStringLiteral("R recomputed");
+    case PassKind::step:
+      return QStringLiteral("S step end");
+    case PassKind::transfer:
+      return QStringLiteral("transfers");
     }
     return {};
   }
@@ -195,8 +192,13 @@ private:
   void show_axes() {
     const auto stages = double(timeline_.stages.size());
     AxisLook x;
-    x.title = QStringLiteral("time in the step (ms)");
-    x.text = [](double value) { return QString::fromStdString(tick_number(value * 1e3)); };
+    const bool seconds = timeline_.end >= 10;
+    x.title = seconds ? QStringLiteral("time in the step (s)") : QStringLiteral("time in the step (ms)");
+    const double forecast = detail_->prediction.step_time.value;
+    if (const double more = forecast - detail_->simulation->step_time.value; more > 1e-3 * forecast)
+      x.title += QStringLiteral(" · the forecast of %1 adds %2 for slower ranks and the host")
+                     .arg(text_of(short_seconds(forecast)), text_of(short_seconds(more)));
+    x.text = [seconds](double value) { return QString::fromStdString(tick_number(seconds ? value : value * 1e3)); };
     AxisLook y;
     y.reversed = true;
     y.zooms = false;
@@ -224,12 +226,13 @@ private:
                    lane_bottom(s, static_cast<int>(lane)), false);
       paint_idle(painter, frame, s);
     }
-    paint_memory(painter, frame);
+    paint_memory(painter, frame, theme(), *detail_->simulation, memory_top(), memory_top() + kMemoryRows, capacity());
     paint_map(painter, frame);
     painter.setClipping(false);
   }
 
-  void paint_lane(QPainter& painter, const Frame& frame, const std::vector<Span>& spans, double top, double bottom, bool letters) {
+  void paint_lane(QPainter& painter, const Frame& frame, const std::vector<Span>& spans, double top, double bottom,
+                  bool letters) {
     const double pixel = frame.shown.width() / std::max(1.0, frame.area.width());
     const double y0 = std::round(frame.y(top));
     const double y1 = std::max(y0 + 1, std::round(frame.y(bottom)));
@@ -238,79 +241,41 @@ private:
       const double x0 = frame.x(box.start);
       const double x1 = std::max(x0 + 1, frame.x(box.end));
       const QColor fill = shade(box.kind);
-      fill_box(painter, box, QRectF(x0, y0, x1 - x0, y1 - y0));
+      fill_box(painter, theme(), box, QRectF(x0, y0, x1 - x0, y1 - y0));
       if (!letters || box.source < 0 || x1 - x0 < 4) continue;
       painter.setPen(QPen(theme().base, 0));
       painter.drawLine(QPointF(x1, y0), QPointF(x1, y1));
-      const QString text = box.label >= 0 ? QString(QStringLiteral("FBIWRS ")[box.kind]) + QString::number(box.label) : QStringLiteral("S");
+      const QString text = box.label >= 0 ? QString(QStringLiteral("FBIWRS ")[box.kind]) + QString::number(box.label)
+                                          : QStringLiteral("S");
       if (x1 - x0 < metrics.horizontalAdvance(text) + 4 || y1 - y0 < metrics.ascent()) continue;
       painter.setPen(text_on(fill));
       painter.drawText(QRectF(x0, y0, x1 - x0, y1 - y0), Qt::AlignCenter, text);
     }
   }
 
-  /// Boxes that stand for several kinds show how much of each there is.
-  void fill_box(QPainter& painter, const Box& box, const QRectF& area) const {
-    if (box.source >= 0) return painter.fillRect(area, shade(box.kind));
-    double y = area.top();
-    for (std::size_t kind = 0; kind < box.shares.size(); ++kind) {
-      if (box.shares[kind] <= 0) continue;
-      const double height = area.height() * double(box.shares[kind]);
-      painter.fillRect(QRectF(area.left(), y, area.width(), height), shade(static_cast<int>(kind)));
-      y += height;
-    }
+  [[nodiscard]] double memory_top() const { return double(timeline_.stages.size()) + 0.15; }
+  /// Bytes of the device, 0: not known.
+  [[nodiscard]] double capacity() const {
+    const DeviceSpec& device = session().results().study.cluster.device;
+    const auto bytes = device.usable_memory ? device.usable_memory : device.memory;
+    return bytes ? double(bytes->value) : 0;
   }
 
   void paint_idle(QPainter& painter, const Frame& frame, std::size_t stage) const {
     const double idle = timeline_.stages[stage].idle;
-    const QString text = QStringLiteral(" no compute %1 (%2 %)").arg(QString::fromStdString(short_seconds(idle)), QString::fromStdString(short_number(idle / timeline_.end * 100)));
+    const QString text = QStringLiteral(" no compute %1 (%2 %)")
+                             .arg(QString::fromStdString(short_seconds(idle)),
+                                  QString::fromStdString(short_number(idle / timeline_.end * 100)));
     const QFontMetricsF metrics(painter.font());
     const double height = frame.y(double(stage) + 1) - frame.y(double(stage));
     if (height < metrics.height() * 2) return;
-    const QRectF place(frame.area.right() - metrics.horizontalAdvance(text) - 6, frame.y(lane_top(stage, -1)) + 1, metrics.horizontalAdvance(text) + 4, metrics.height());
+    const QRectF place(frame.area.right() - metrics.horizontalAdvance(text) - 6, frame.y(lane_top(stage, -1)) + 1,
+                       metrics.horizontalAdvance(text) + 4, metrics.height());
     QColor back = theme().base;
     back.setAlphaF(0.85F);
     painter.fillRect(place, back);
     painter.setPen(theme().text);
     painter.drawText(place, Qt::AlignCenter, text);
-  }
-
-  void paint_memory(QPainter& painter, const Frame& frame) {
-    const Simulation& simulation = *detail_->simulation;
-    const DeviceSpec& device = session().results().study.cluster.device;
-    const auto capacity = device.usable_memory ? device.usable_memory : device.memory;
-    double highest = 1;
-    for (const StageRun& stage : simulation.stages) highest = std::max(highest, double(stage.peak.value));
-    const double top = double(timeline_.stages.size()) + 0.15;
-    const double bottom = top + kMemoryRows;
-    const auto y_of = [&](double bytes) { return frame.y(bottom - bytes / (highest * 1.05) * kMemoryRows); };
-    painter.setRenderHint(QPainter::Antialiasing);
-    for (std::size_t s = 0; s < simulation.stages.size(); ++s) {
-      QPolygonF line;
-      const auto& samples = simulation.stages[s].memory;
-      const auto first = std::partition_point(samples.begin(), samples.end(), [&](const MemorySample& m) { return m.at < frame.shown.left(); });
-      double last_x = -1e9;
-      double column = 0;
-      for (auto sample = first == samples.begin() ? first : std::prev(first); sample != samples.end() && sample->at <= frame.shown.right(); ++sample) {
-        const double x = frame.x(sample->at);
-        column = x - last_x < 1 ? std::max(column, double(sample->peak.value)) : double(sample->peak.value);
-        if (x - last_x < 1 && !line.isEmpty()) {
-          line.back().setY(y_of(column));
-          continue;
-        }
-        if (!line.isEmpty()) line << QPointF(x, line.back().y());
-        line << QPointF(x, y_of(column));
-        last_x = x;
-      }
-      painter.setPen(QPen(theme().series[s % theme().series.size()], 1.2));
-      painter.setBrush(Qt::NoBrush);
-      painter.drawPolyline(line);
-    }
-    painter.setPen(theme().muted);
-    const QString text = QStringLiteral("allocated per stage, highest %1").arg(QString::fromStdString(short_bytes(highest))) +
-                         (capacity ? QStringLiteral(" of ") + QString::fromStdString(short_bytes(double(capacity->value))) : QString());
-    painter.drawText(QPointF(frame.area.left() + 6, frame.y(bottom) - 6), text);
-    painter.setRenderHint(QPainter::Antialiasing, false);
   }
 
   /// The whole step above the lanes; the part that is shown is framed by the highlights.
@@ -322,7 +287,9 @@ private:
     const double scale = frame.area.width() / timeline_.end;
     for (std::size_t s = 0; s < timeline_.stages.size(); ++s)
       for (const Box& box : visible_boxes(timeline_.stages[s].passes, 0, timeline_.end, 1 / scale))
-        fill_box(painter, box, QRectF(frame.area.left() + box.start * scale, top + height * double(s), std::max(1.0, (box.end - box.start) * scale), std::max(1.0, height)));
+        fill_box(painter, theme(), box,
+                 QRectF(frame.area.left() + box.start * scale, top + height * double(s),
+                        std::max(1.0, (box.end - box.start) * scale), std::max(1.0, height)));
   }
 
   void paint_over(QPainter& painter, const Frame& frame) {
@@ -333,7 +300,8 @@ private:
     painter.setPen(QPen(theme().text, 1.5));
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(QRectF(frame.area.left() + std::max(0.0, frame.shown.left()) * scale, top,
-                            (std::min(timeline_.end, frame.shown.right()) - std::max(0.0, frame.shown.left())) * scale, frame.y(-0.08) - top));
+                            (std::min(timeline_.end, frame.shown.right()) - std::max(0.0, frame.shown.left())) * scale,
+                            frame.y(-0.08) - top));
     const int label = hovered_label() >= 0 ? hovered_label() : chosen_;
     if (label >= 0)
       for (std::size_t s = 0; s < timeline_.stages.size(); ++s)
@@ -351,14 +319,16 @@ private:
     if (hover_ && !ruler_) paint_hover(painter, frame);
     if (!hover_ && !ruler_ && frame.area.width() > 900) {
       painter.setPen(theme().muted);
-      painter.drawText(frame.area.adjusted(6, 0, -6, -4), Qt::AlignRight | Qt::AlignBottom, QStringLiteral("wheel zooms · drag moves · Shift+drag measures · F frames · 0 all · P plays"));
+      painter.drawText(frame.area.adjusted(6, 0, -6, -4), Qt::AlignRight | Qt::AlignBottom,
+                       QStringLiteral("wheel zooms · drag moves · Shift+drag measures · F frames · 0 all · P plays"));
     }
   }
 
   void paint_ruler(QPainter& painter, const Frame& frame) const {
     QColor band = theme().accent;
     band.setAlphaF(0.2F);
-    const QRectF area(QPointF(frame.x(std::min(ruler_from_, ruler_to_)), frame.area.top()), QPointF(frame.x(std::max(ruler_from_, ruler_to_)), frame.area.bottom()));
+    const QRectF area(QPointF(frame.x(std::min(ruler_from_, ruler_to_)), frame.area.top()),
+                      QPointF(frame.x(std::max(ruler_from_, ruler_to_)), frame.area.bottom()));
     painter.fillRect(area, band);
     painter.setPen(theme().text);
     painter.drawText(area.center(), QString::fromStdString(short_seconds(std::abs(ruler_to_ - ruler_from_))));
@@ -369,10 +339,17 @@ private:
     const TimelineEvent& event = detail_->simulation->events[static_cast<std::size_t>(span.source)];
     QStringList lines;
     if (hover_->lane < 0)
-      lines << QStringLiteral("stage %1, %2%3").arg(hover_->stage).arg(kind_name(static_cast<PassKind>(span.kind)), span.label >= 0 ? QStringLiteral(", micro-batch %1").arg(span.label) : QString());
+      lines << QStringLiteral("stage %1, %2%3")
+                   .arg(hover_->stage)
+                   .arg(kind_name(static_cast<PassKind>(span.kind)),
+                        span.label >= 0 ? QStringLiteral(", micro-batch %1").arg(span.label) : QString());
     else
-      lines << QStringLiteral("stage %1, %2: %3").arg(hover_->stage).arg(lane_name(event.lane), QString::fromStdString(event.name));
-    lines << QStringLiteral("%1, from %2").arg(QString::fromStdString(short_seconds(span.end - span.start)), QString::fromStdString(short_seconds(span.start)));
+      lines << QStringLiteral("stage %1, %2: %3")
+                   .arg(hover_->stage)
+                   .arg(lane_name(event.lane), QString::fromStdString(event.name));
+    lines << QStringLiteral("%1, from %2")
+                 .arg(QString::fromStdString(short_seconds(span.end - span.start)),
+                      QString::fromStdString(short_seconds(span.start)));
     draw_card(painter, theme(), frame.area, pointer_, lines);
   }
 

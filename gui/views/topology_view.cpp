@@ -26,14 +26,16 @@ constexpr int kMoments = 1000;  ///< steps of the slider
 constexpr std::array kAxes = {Axis::tp, Axis::cp, Axis::dp, Axis::pp};
 constexpr std::array kAxisNames = {"tp", "cp", "dp", "pp"};
 constexpr std::array kGroupsShown = {Group::tp, Group::cp, Group::data, Group::pp, Group::ep};
-constexpr std::array kGroupNames = {"tensor parallel", "context parallel", "data parallel", "pipeline", "expert parallel"};
+constexpr std::array kGroupNames = {"tensor parallel", "context parallel", "data parallel", "pipeline",
+                                    "expert parallel"};
 
 /// The cluster as boxes in boxes, a device a cell, coloured by its place on an axis; a click shows its groups.
 class TopologyView final : public View {
 public:
-  explicit TopologyView(ViewContext context) : View(context), chart_(new Chart(this)), color_(new QComboBox(this)), play_(new QToolButton(this)), moment_(new QSlider(Qt::Horizontal, this)), load_(new QLabel(this)), text_(new QLabel(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+  explicit TopologyView(ViewContext context)
+      : View(context), color_(new QComboBox(this)), play_(new QToolButton(this)),
+        moment_(new QSlider(Qt::Horizontal, this)), load_(new QLabel(this)), text_(new QLabel(this)) {
+    QVBoxLayout* layout = add_column();
     auto* bar = new QHBoxLayout;
     auto* label = new QLabel(QStringLiteral("colour by"), this);
     label->setBuddy(color_);
@@ -52,16 +54,16 @@ public:
     moment_->setRange(0, kMoments);
     moment_->setAccessibleName(QStringLiteral("Moment in the step"));
     moment_->setMaximumWidth(fontMetrics().averageCharWidth() * 40);
-    connect(moment_, &QSlider::sliderMoved, this, [this](int at) { session().set_moment(traffic_.end() * at / kMoments); });
-    connect(moment_, &QSlider::actionTriggered, this, [this](int) { session().set_moment(traffic_.end() * moment_->sliderPosition() / kMoments); });
+    connect(moment_, &QSlider::sliderMoved, this,
+            [this](int at) { session().set_moment(traffic_.end() * at / kMoments); });
+    connect(moment_, &QSlider::actionTriggered, this,
+            [this](int) { session().set_moment(traffic_.end() * moment_->sliderPosition() / kMoments); });
     player->addWidget(play_);
     player->addWidget(moment_);
     for (QLabel* line : {load_, text_}) line->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
     player->addWidget(load_, 1);
     layout->addLayout(player);
-    layout->addWidget(chart_, 1);
-    setFocusProxy(chart_);
-    chart_->setAccessibleName(QStringLiteral("Cluster and groups"));
+    chart_ = add_chart(layout, QStringLiteral("Cluster and groups"));
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_devices(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_groups(p, f); };
     connect(color_, &QComboBox::currentIndexChanged, this, [this] { chart_->redraw(); });
@@ -80,11 +82,6 @@ public:
     };
   }
 
-  void set_theme(const Theme& theme) override {
-    chart_->set_theme(theme);
-    View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
   void paint_to(QPaintDevice& device, QSize size) override {
     resize(size);
     flush();
@@ -114,8 +111,11 @@ protected:
     if ((changes & kMomentChanged) != 0) show_load();
     if ((changes & (kSelectionChanged | kRowsChanged | kDetailChanged)) == 0) return;
     const int row = session().current();
-    ready_ = row >= 0 && session().rows()[static_cast<std::size_t>(row)].layout.world() == device_count(session().results().study.cluster);
-    chart_->set_message(ready_ ? QString() : row >= 0 ? QStringLiteral("This layout is not for as many devices as the cluster has") : QStringLiteral("Select a layout to see where its ranks lie"));
+    ready_ = row >= 0 && session().rows()[static_cast<std::size_t>(row)].layout.world() ==
+                             device_count(session().results().study.cluster);
+    chart_->set_message(ready_     ? QString()
+                        : row >= 0 ? QStringLiteral("This layout is not for as many devices as the cluster has")
+                                   : QStringLiteral("Select a layout to see where its ranks lie"));
     if (ready_) {
       const ClusterSpec& cluster = session().results().study.cluster;
       std::vector<int> fanouts;
@@ -138,7 +138,8 @@ protected:
     }
     const auto detail = ready_ ? session().detail(row) : nullptr;
     traffic_ = detail && detail->simulation ? Traffic(*detail->simulation, mesh_) : Traffic();
-    for (QWidget* part : {static_cast<QWidget*>(play_), static_cast<QWidget*>(moment_)}) part->setEnabled(traffic_.end() > 0);
+    for (QWidget* part : {static_cast<QWidget*>(play_), static_cast<QWidget*>(moment_)})
+      part->setEnabled(traffic_.end() > 0);
     show_text();
     show_load();
     chart_->redraw();
@@ -160,17 +161,21 @@ private:
   /// How many devices' links are in use: now while the step plays, else over the step.
   void show_load() {
     const double now = session().moment();
-    if (!moment_->isSliderDown()) moment_->setValue(now >= 0 && traffic_.end() > 0 ? static_cast<int>(now / traffic_.end() * kMoments) : 0);
+    if (!moment_->isSliderDown())
+      moment_->setValue(now >= 0 && traffic_.end() > 0 ? static_cast<int>(now / traffic_.end() * kMoments) : 0);
     QString text;
     const auto& tiers = session().results().study.cluster.tiers;
     for (int tier = 0; traffic_.end() > 0 && tier < traffic_.tiers() && tier < static_cast<int>(tiers.size()); ++tier) {
       const double share = now >= 0 ? traffic_.share(tier, now) : traffic_.average(tier);
       text += QStringLiteral("<span style='color:%1'>■</span> %2 links: %3 % of devices &nbsp; ")
-                  .arg(tier_color(tier).name(), QString::fromStdString(tiers[static_cast<std::size_t>(tier)].name).toHtmlEscaped())
+                  .arg(tier_color(tier).name(),
+                       QString::fromStdString(tiers[static_cast<std::size_t>(tier)].name).toHtmlEscaped())
                   .arg(share * 100, 0, 'f', 0);
     }
-    if (!text.isEmpty()) text += now >= 0 ? QStringLiteral("at %1").arg(text_of(short_seconds(now))) : QStringLiteral("on average");
-    load_->setToolTip(QStringLiteral("Devices whose links of a tier carry something: now while the step plays, else averaged over the step"));
+    if (!text.isEmpty())
+      text += now >= 0 ? QStringLiteral("at %1").arg(text_of(short_seconds(now))) : QStringLiteral("on average");
+    load_->setToolTip(QStringLiteral(
+        "Devices whose links of a tier carry something: now while the step plays, else averaged over the step"));
     load_->setText(text);
     chart_->redraw_highlights();
   }
@@ -198,7 +203,8 @@ private:
   void show_text() {
     if (!ready_) return text_->clear();
     QString text = QStringLiteral("rank %1: node %2").arg(rank_).arg(rank_ / per_node_);
-    for (std::size_t i = 0; i < kAxes.size(); ++i) text += QStringLiteral(", %1 %2").arg(QString::fromLatin1(kAxisNames[i])).arg(mesh_.coordinate(rank_, kAxes[i]));
+    for (std::size_t i = 0; i < kAxes.size(); ++i)
+      text += QStringLiteral(", %1 %2").arg(QString::fromLatin1(kAxisNames[i])).arg(mesh_.coordinate(rank_, kAxes[i]));
     if (nodes_ > drawn_) text += QStringLiteral("   (%1 more nodes are alike)").arg(nodes_ - drawn_);
     text_->setText(text);
     chart_->setAccessibleDescription(text);
@@ -212,9 +218,12 @@ private:
     const int at = rank % per_node_;
     const double w = node.width() / (cell_columns_ + 0.4);
     const double h = node.height() * (0.97 - kTitle) / lines;
-    return {node.left() + (at % cell_columns_ + 0.25) * w, node.top() + node.height() * kTitle + (at / cell_columns_) * h, w * 0.9, h * 0.86};
+    return {node.left() + (at % cell_columns_ + 0.25) * w,
+            node.top() + node.height() * kTitle + (at / cell_columns_) * h, w * 0.9, h * 0.86};
   }
-  static QRectF pixels(const Frame& frame, const QRectF& box) { return QRectF(frame.at(box.left(), box.top()), frame.at(box.right(), box.bottom())).normalized(); }
+  static QRectF pixels(const Frame& frame, const QRectF& box) {
+    return QRectF(frame.at(box.left(), box.top()), frame.at(box.right(), box.bottom())).normalized();
+  }
 
   [[nodiscard]] int rank_at(QPointF pixel) const {
     if (!ready_) return -1;
@@ -245,7 +254,8 @@ private:
       for (int rank = node * per_node_; rank < std::min((node + 1) * per_node_, mesh_.world()); ++rank) {
         const QRectF device = pixels(frame, cell(rank));
         const int place = mesh_.coordinate(rank, axis);
-        const QColor fill = degree <= 8 ? theme().series[static_cast<std::size_t>(place)] : gradient(theme(), double(place) / std::max(1, degree - 1));
+        const QColor fill = degree <= 8 ? theme().series[static_cast<std::size_t>(place)]
+                                        : gradient(theme(), double(place) / std::max(1, degree - 1));
         painter.fillRect(device, fill);
         const QString text = QString::number(place);
         if (device.width() < metrics.horizontalAdvance(text) + 4 || device.height() < metrics.ascent()) continue;
@@ -272,7 +282,8 @@ private:
       for (const int member : mesh_.members(group, rank_))
         if (member < last) painter.drawRect(pixels(frame, cell(member)).adjusted(-inset, -inset, inset, inset));
       const GroupShape& shape = mesh_.shape(group);
-      painter.drawText(QPointF(frame.area.left() + 6, y), QStringLiteral("%1: %2 ranks, %3 per node on %4 %5")
+      painter.drawText(QPointF(frame.area.left() + 6, y),
+                       QStringLiteral("%1: %2 ranks, %3 per node on %4 %5")
                            .arg(QString::fromLatin1(kGroupNames[i]))
                            .arg(shape.size)
                            .arg(shape.per_node())
@@ -288,7 +299,7 @@ private:
     painter.setClipping(false);
   }
 
-  Chart* chart_;
+  Chart* chart_ = nullptr;
   QComboBox* color_;
   QToolButton* play_;
   QSlider* moment_;

@@ -5,8 +5,10 @@
 #include <QApplication>
 #include <QMenu>
 #include <QPainter>
+#include <QVBoxLayout>
 
 #include "gui/model/commands.h"
+#include "gui/plot/chart.h"
 #include "planner/explain.h"
 
 namespace foretrain::gui {
@@ -34,7 +36,35 @@ void View::showEvent(QShowEvent* event) {
   if (const Changes missed = std::exchange(missed_, 0); missed != 0) refresh(missed);
 }
 
+QVBoxLayout* View::add_column() {
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(4, 4, 4, 4);
+  return column;
+}
+
+Chart* View::add_chart(QVBoxLayout* column, const QString& name) {
+  auto* chart = new Chart(this);
+  add_chart(column, chart, name);
+  return chart;
+}
+
+void View::add_chart(QVBoxLayout* column, Chart* chart, const QString& name) {
+  plot_ = chart;
+  chart->setAccessibleName(name);
+  column->addWidget(chart, 1);
+  setFocusProxy(chart);
+}
+
+void View::fit() {
+  if (plot_) plot_->fit();
+}
+
+void View::step_zoom(int by) {
+  if (plot_) plot_->step_zoom(by);
+}
+
 void View::set_theme(const Theme& theme) {
+  if (plot_) plot_->set_theme(theme);
   theme_ = &theme;
   if (isVisible())
     refresh(kEverything);
@@ -44,6 +74,10 @@ void View::set_theme(const Theme& theme) {
 
 void View::paint_to(QPaintDevice& device, QSize size) {
   resize(size);
+  if (plot_) {
+    flush();
+    return plot_->paint_to(device, size);
+  }
   const bool shown = isVisible();
   if (!shown) { // headers and scroll areas lay themselves out only once they are shown
     setAttribute(Qt::WA_DontShowOnScreen);

@@ -15,9 +15,11 @@
 
 class QMenu;
 class QPaintDevice;
+class QVBoxLayout;
 
 namespace foretrain::gui {
 
+class Chart;
 class CommandRegistry;
 
 struct ViewContext {
@@ -40,16 +42,22 @@ public:
   [[nodiscard]] virtual std::string csv() = 0;
   /// What it shows, as vectors.
   virtual void paint_to(QPaintDevice& device, QSize size);
-  virtual void fit() {}            ///< shows all
-  virtual void act(std::string_view /*what*/) {} ///< something that only this view does: "start", "cancel"
+  virtual void fit();                                       ///< shows all
+  virtual void act(std::string_view /*what*/) {}            ///< something that only this view does: "start", "cancel"
   [[nodiscard]] virtual bool busy() const { return false; } ///< a program runs for it
-  virtual void frame_selection() {} ///< shows the selection
+  void step_zoom(int by);                                   ///< -1: what the plot showed before, 1: after
+  virtual void frame_selection() {}                         ///< shows the selection
   /// What to bring back at the next start.
   [[nodiscard]] virtual QVariantMap state() const { return {}; }
   virtual void restore(const QVariantMap& /*state*/) {}
 
 protected:
   virtual void refresh(Changes changes) = 0;
+  /// The usual column of parts, with the usual margins.
+  QVBoxLayout* add_column();
+  /// The plot that the view is about, under what the column holds: theme, focus, fitting and export then go to it.
+  Chart* add_chart(QVBoxLayout* column, const QString& name);
+  void add_chart(QVBoxLayout* column, Chart* chart, const QString& name);
   void showEvent(QShowEvent* event) override;
   [[nodiscard]] Session& session() const { return context_.session; }
   [[nodiscard]] CommandRegistry& commands() const { return context_.commands; }
@@ -61,6 +69,7 @@ protected:
 private:
   ViewContext context_;
   const Theme* theme_ = &light_theme();
+  Chart* plot_ = nullptr;
   Changes missed_ = kEverything;
   int observer_ = 0;
 };

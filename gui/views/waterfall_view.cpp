@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include <QPainter>
-#include <QVBoxLayout>
 
 #include "core/spec/names.h"
 #include "gui/model/numbers.h"
@@ -21,24 +20,9 @@ QString part_name(TimePart part) {
 /// Where the step's time goes, part by part, with the reference's parts beside them.
 class WaterfallView final : public View {
 public:
-  explicit WaterfallView(ViewContext context) : View(context), chart_(new Chart(this)) {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
-    layout->addWidget(chart_);
-    setFocusProxy(chart_);
-    chart_->setAccessibleName(QStringLiteral("Parts of the step time"));
+  explicit WaterfallView(ViewContext context)
+      : View(context), chart_(add_chart(add_column(), QStringLiteral("Parts of the step time"))) {
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_bars(p, f); };
-  }
-
-  void set_theme(const Theme& theme) override {
-    chart_->set_theme(theme);
-    View::set_theme(theme);
-  }
-  void fit() override { chart_->fit(); }
-  void paint_to(QPaintDevice& device, QSize size) override {
-    resize(size);
-    flush();
-    chart_->paint_to(device, size);
   }
 
   [[nodiscard]] std::string csv() override {
@@ -134,10 +118,12 @@ private:
     }
     const double x = double(steps_.size()) - (reference_ >= 0 ? half : 0);
     const QRectF box = bar(x, half, 0, total_, theme().accent);
-    if (reference_ >= 0) bar(double(steps_.size()) + half, half, 0, reference_total_, QBrush(theme().accent, Qt::BDiagPattern));
+    if (reference_ >= 0)
+      bar(double(steps_.size()) + half, half, 0, reference_total_, QBrush(theme().accent, Qt::BDiagPattern));
     QString text = QString::fromStdString(short_seconds(total_));
     if (reference_ >= 0 && reference_total_ > 0)
-      text += QStringLiteral(" (%1)").arg(QString::fromStdString(signed_percent((total_ / reference_total_ - 1) * 100)));
+      text +=
+          QStringLiteral(" (%1)").arg(QString::fromStdString(signed_percent((total_ / reference_total_ - 1) * 100)));
     painter.setPen(theme().text);
     const double width = metrics.horizontalAdvance(text);
     painter.drawText(QPointF(std::min(box.center().x() - width / 2, frame.area.right() - width), box.top() - 4), text);

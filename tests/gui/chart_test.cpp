@@ -6,14 +6,46 @@
 
 #include "gui/plot/chart.h"
 #include "gui/plot/theme.h"
+#include "gui/plot/zoom_history.h"
 
 namespace foretrain::gui {
 namespace {
 
+TEST(ZoomHistory, GoesBackAndForward) {
+  ZoomHistory history;
+  const Shown whole{0, 10, 0, 1};
+  const Shown half{0, 5, 0, 1};
+  const Shown nearer{0, 2, 0, 1};
+  history.begin(whole);
+  EXPECT_FALSE(history.step(-1));
+  history.visit(half, 1.0);
+  history.visit(nearer, 2.0);
+  EXPECT_EQ(history.step(-1), half);
+  EXPECT_EQ(history.step(-1), whole);
+  EXPECT_FALSE(history.step(-1));
+  EXPECT_EQ(history.step(1), half);
+  history.visit(whole, 3.0); // another way: what lay ahead is gone
+  EXPECT_FALSE(history.step(1));
+  EXPECT_EQ(history.step(-1), half);
+}
+
+TEST(ZoomHistory, TakesATurnOfTheWheelAsOneStep) {
+  ZoomHistory history;
+  const Shown whole{0, 16, 0, 1};
+  history.begin(whole);
+  for (int i = 0; i < 4; ++i) history.visit({0, 8.0 / (i + 1), 0, 1}, 1 + 0.1 * i);
+  EXPECT_EQ(history.step(-1), whole);
+  for (int i = 0; i < 200; ++i) history.visit({0, 1.0 / (i + 1), 0, 1}, 10.0 + i);
+  int steps = 0;
+  while (history.step(-1)) ++steps;
+  EXPECT_EQ(steps, static_cast<int>(ZoomHistory::kMost) - 1);
+}
+
 TEST(Theme, TextReadsOnEverythingBehindIt) {
   constexpr double kReadable = 4.5; // WCAG 2.1, level AA
   for (const Theme* theme : {&light_theme(), &dark_theme()}) {
-    for (const QColor& back : {theme->window, theme->base, theme->raised, theme->selected, theme->hovered, theme->warning})
+    for (const QColor& back :
+         {theme->window, theme->base, theme->raised, theme->selected, theme->hovered, theme->warning})
       EXPECT_GE(contrast(theme->text, back), kReadable) << back.name().toStdString();
     for (const QColor& back : {theme->window, theme->base}) {
       EXPECT_GE(contrast(theme->muted, back), kReadable) << back.name().toStdString();
@@ -22,14 +54,16 @@ TEST(Theme, TextReadsOnEverythingBehindIt) {
       EXPECT_GE(contrast(theme->accent, back), kReadable);
     }
     EXPECT_GE(contrast(theme->on_accent, theme->accent), kReadable);
-    for (const QColor& fill : theme->series) EXPECT_GE(contrast(text_on(fill), fill), kReadable) << fill.name().toStdString();
+    for (const QColor& fill : theme->series)
+      EXPECT_GE(contrast(text_on(fill), fill), kReadable) << fill.name().toStdString();
   }
 }
 
 TEST(Theme, PartsDifferInColour) {
   for (const Theme* theme : {&light_theme(), &dark_theme()})
     for (int a = 0; a < kMemoryParts; ++a)
-      for (int b = 0; b < a; ++b) EXPECT_NE(color_of(*theme, static_cast<MemoryPart>(a)), color_of(*theme, static_cast<MemoryPart>(b)));
+      for (int b = 0; b < a; ++b)
+        EXPECT_NE(color_of(*theme, static_cast<MemoryPart>(a)), color_of(*theme, static_cast<MemoryPart>(b)));
 }
 
 class Charts : public testing::Test {

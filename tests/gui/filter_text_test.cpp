@@ -25,8 +25,13 @@ TEST(ColumnFilter, ReadsWhatPeopleTypeUnderATitle) {
 }
 
 TEST(ColumnFilter, GivesExpressionsThatTheLanguageReads) {
-  for (const auto& [field, text] : {std::pair("tp", "2~8"), {"schedule", "1f1b|zb"}, {"schedule", "<>gpipe"}, {"memory_gib", "<70 GiB"},
-                                    {"step_time_s", ">900 ms"}, {"sequence_parallel", "yes"}, {"recompute_detail", "block 5"}})
+  for (const auto& [field, text] : {std::pair("tp", "2~8"),
+                                    {"schedule", "1f1b|zb"},
+                                    {"schedule", "<>gpipe"},
+                                    {"memory_gib", "<70 GiB"},
+                                    {"step_time_s", ">900 ms"},
+                                    {"sequence_parallel", "yes"},
+                                    {"recompute_detail", "block 5"}})
     EXPECT_TRUE(chip_filter({Chip::Kind::column, field, text})) << field << " " << text;
 }
 
@@ -39,7 +44,9 @@ TEST(ColumnFilter, SaysWhatDoesNotRead) {
 }
 
 TEST(Chips, JoinToOneExpression) {
-  const std::vector<Chip> chips = {{Chip::Kind::expression, "", "tp == 8 or pp == 2"}, {Chip::Kind::column, "pp", "2~8"}, {Chip::Kind::expression, "", "tp <"}};
+  const std::vector<Chip> chips = {{Chip::Kind::expression, "", "tp == 8 or pp == 2"},
+                                   {Chip::Kind::column, "pp", "2~8"},
+                                   {Chip::Kind::expression, "", "tp <"}};
   EXPECT_EQ(joined_expression(chips), "(tp == 8 or pp == 2) and ((pp >= 2 and pp <= 8))");
 }
 

@@ -52,14 +52,17 @@ std::shared_ptr<const Results> made_up_results(int rows) {
     row.slots.device_bytes = std::int64_t(noise % 70 + 5) * kGiB;
     results->rows.push_back(std::move(row));
   }
-  if (rows > 2) results->near_misses.push_back({results->rows[1].layout, {"out-of-memory", "stage 0 needs more", 90e9, 80e9, {"tp 4"}}});
+  if (rows > 2)
+    results->near_misses.push_back(
+        {results->rows[1].layout, {"out-of-memory", "stage 0 needs more", 90e9, 80e9, {"tp 4"}}});
   mark_front(results->rows);
   return results;
 }
 
 Folder::Folder() {
   static std::atomic<int> next{0};
-  path_ = std::filesystem::temp_directory_path() / ("foretrain-gui-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
+  path_ = std::filesystem::temp_directory_path() /
+          ("foretrain-gui-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
   std::filesystem::create_directories(path_);
 }
 

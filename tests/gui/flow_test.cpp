@@ -5,14 +5,20 @@
 #include <gtest/gtest.h>
 
 #include <QClipboard>
+#include <QDialog>
+#include <QDockWidget>
 #include <QDragEnterEvent>
 #include <QDropEvent>
 #include <QLineEdit>
 #include <QMimeData>
 #include <QPushButton>
+#include <QTableView>
 #include <QTest>
+#include <QToolButton>
 #include <QUndoStack>
 
+#include "gui/app/export.h"
+#include "gui/app/table_dialog.h"
 #include "gui/views/view.h"
 #include "tests/gui/window.h"
 #include "tests/support/places.h"
@@ -61,6 +67,76 @@ TEST(Flow, FilterPinUndoExport) {
   w->ask.save = [&](const QString&, const QString&, const QString&) { return QString::fromStdString(file); };
   EXPECT_TRUE(w->commands().run("file.export"));
   EXPECT_TRUE(std::filesystem::exists(file));
+}
+
+TEST(Flow, ToolsAreGreyWhenThereIsNothingToDo) {
+  Window w;
+  const auto tool = [&](const char* id) { return w->findChild<QToolButton*>(QString::fromLatin1(id)); };
+  for (const char* id : {"edit.undo", "row.pin", "file.export"}) EXPECT_FALSE(tool(id)->isEnabled()) << id;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(20));
+  EXPECT_FALSE(tool("row.pin")->isEnabled()) << "nothing is selected";
+  w->session().select({3});
+  for (const char* id : {"edit.undo", "row.pin", "file.export"}) EXPECT_TRUE(tool(id)->isEnabled()) << id;
+  QTest::mouseClick(tool("row.pin"), Qt::LeftButton);
+  EXPECT_TRUE(w->session().pinned(3));
+}
+
+TEST(Flow, NotesAreKeptWithThePinAndUndone) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(20));
+  w->session().select({4});
+  w->ask.text = [](const QString& title, const QString& before) {
+    EXPECT_EQ(title, QStringLiteral("Note on #5"));
+    return std::optional<QString>(before + QStringLiteral("try this"));
+  };
+  EXPECT_TRUE(w->commands().run("row.note"));
+  EXPECT_TRUE(w->session().pinned(4));
+  EXPECT_EQ(w->session().note(4), "try this");
+  EXPECT_TRUE(w->commands().run("row.note"));
+  EXPECT_EQ(w->session().note(4), "try thistry this");
+  w->ask.text = [](const QString&, const QString&) { return std::optional<QString>(); };
+  EXPECT_TRUE(w->commands().run("row.note"));
+  EXPECT_EQ(w->session().note(4), "try thistry this") << "cancelled";
+  EXPECT_TRUE(w->commands().run("edit.undo"));
+  EXPECT_TRUE(w->commands().run("edit.undo"));
+  EXPECT_FALSE(w->session().pinned(4));
+}
+
+TEST(Flow, PanelsCloseAndComeBack) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  auto* why = w->findChild<QDockWidget*>(QStringLiteral("details"));
+  ASSERT_TRUE(why && why->isVisible());
+  EXPECT_TRUE(w->commands().run("view.why"));
+  EXPECT_FALSE(why->isVisible());
+  EXPECT_TRUE(w->commands().run("view.why"));
+  EXPECT_TRUE(why->isVisible());
+}
+
+TEST(Export, TakesTheSuffixOfTheChosenKind) {
+  EXPECT_EQ(with_suffix("/a.b/out", "pareto.svg", "PNG (*.png)"), "/a.b/out.png");
+  EXPECT_EQ(with_suffix("/a/pareto.svg", "pareto.svg", "PNG (*.png)"), "/a/pareto.png");
+  EXPECT_EQ(with_suffix("/a/mine.pdf", "pareto.svg", "PNG (*.png)"), "/a/mine.pdf") << "what was typed counts";
+  EXPECT_EQ(with_suffix("/a/pareto.svg", "pareto.svg", "SVG (*.svg)"), "/a/pareto.svg");
+  EXPECT_EQ(with_suffix("/a/x", "x.json", "All files (*)"), "/a/x");
+  EXPECT_EQ(with_suffix("", "x.svg", "SVG (*.svg)"), "");
+}
+
+TEST(TableOfAView, ReadsWhatViewsWrite) {
+  using Lines = std::vector<std::vector<std::string>>;
+  EXPECT_EQ(csv_cells("a,b\n1,\"x, \"\"y\"\"\"\n"), (Lines{{"a", "b"}, {"1", "x, \"y\""}}));
+  EXPECT_EQ(csv_cells("a\n\"two\nlines\"\n"), (Lines{{"a"}, {"two\nlines"}}));
+  EXPECT_EQ(csv_cells("a,\n"), (Lines{{"a", ""}}));
+  EXPECT_TRUE(csv_cells("").empty());
+  const auto dialog = table_dialog("Table", "rank,tp\n1,8\n2,4\n", nullptr);
+  auto* table = dialog->findChild<QTableView*>();
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(table->model()->rowCount(), 2);
+  for (auto* found : dialog->findChildren<QPushButton*>())
+    if (found->text() == QStringLiteral("Copy all")) found->click();
+  EXPECT_EQ(QGuiApplication::clipboard()->text(), QStringLiteral("1\t8\n2\t4\n"));
 }
 
 TEST(Flow, FitsASmallScreenWhateverItSays) {
@@ -125,12 +201,16 @@ TEST(Flow, QuitAndStartSameFile) {
   ASSERT_TRUE(w->session().set_chip({Chip::Kind::column, "tp", "2"}));
   w->show_view("memory");
   w->set_theme(QStringLiteral("dark"));
+  ASSERT_GT(w->session().shown().size(), 1U);
+  const int chosen = w->session().shown()[1];
+  w->session().select({chosen});
   w->close();
   w.window = w.make();
   w->open(QString::fromStdString(file));
   ASSERT_TRUE(w.wait([&] { return !w->session().loading(); }));
   EXPECT_EQ(w->session().rows().size(), rows);
   EXPECT_EQ(w->session().edits().chips.size(), 1U);
+  EXPECT_EQ(w->session().current(), chosen) << "the layout that was looked at";
   EXPECT_TRUE(w->view("memory")->isVisible()) << "the tab of before";
   EXPECT_TRUE(w->view("table")->theme().dark);
 }
@@ -189,7 +269,8 @@ TEST(Commands, OfTheWindowHaveTitlesAndKeysOfTheirOwn) {
   for (const Command& command : w->commands().all()) {
     EXPECT_FALSE(command.title.empty()) << command.id;
     if (command.key.empty()) continue;
-    EXPECT_TRUE(keys.emplace(command.key, command.id).second) << command.key << " is on " << command.id << " and " << keys[command.key];
+    EXPECT_TRUE(keys.emplace(command.key, command.id).second)
+        << command.key << " is on " << command.id << " and " << keys[command.key];
   }
   EXPECT_GT(keys.size(), 20U);
 }

@@ -27,10 +27,17 @@ TEST(Monkey, UndoLeadsBackFromTwoThousandCommands) {
   int done = 0;
   for (int i = 0; i < 2000; ++i) {
     switch (random() % 8) {
-    case 0: w->session().select({static_cast<int>(random() % 60)}); break;
-    case 1: (void)w->session().set_chip({Chip::Kind::column, "tp", random() % 2 == 0 ? "" : ">=2"}); break;
-    case 2: w->session().set_hover(static_cast<int>(random() % 70) - 5); break;
-    default: done += w->commands().run(ids[random() % ids.size()]) ? 1 : 0;
+    case 0:
+      w->session().select({static_cast<int>(random() % 60)});
+      break;
+    case 1:
+      (void)w->session().set_chip({Chip::Kind::column, "tp", random() % 2 == 0 ? "" : ">=2"});
+      break;
+    case 2:
+      w->session().set_hover(static_cast<int>(random() % 70) - 5);
+      break;
+    default:
+      done += w->commands().run(ids[random() % ids.size()]) ? 1 : 0;
     }
     if (i % 20 == 0) QApplication::processEvents();
   }

@@ -9,6 +9,7 @@
 #include <QPushButton>
 #include <QTest>
 #include <QTreeWidget>
+#include <QUndoStack>
 
 #include "core/base/json.h"
 #include "gui/views/view.h"
@@ -20,10 +21,19 @@ namespace {
 
 /// Two ranks of this machine, a model that takes milliseconds.
 Json host_study(std::int64_t batch = 8) {
-  return {{"model", {{"name", "tiny"}, {"layers", 4}, {"hidden", 64}, {"heads", 4}, {"kv_heads", 4}, {"head_dim", 16}, {"ffn", 128}, {"vocab", 128}}},
-          {"cluster", {{"preset", "cpu-host"}, {"devices", 2}}},
-          {"job", {{"sequence_length", 64}, {"global_batch", batch}, {"precision", "fp32"}, {"semantics", "foretrain"}}},
-          {"space", {{"sharding", {"none"}}, {"micro_batch", {1}}, {"tp", {1}}, {"pp", {1}}, {"cp", {1}}}}};
+  return {
+      {"model",
+       {{"name", "tiny"},
+        {"layers", 4},
+        {"hidden", 64},
+        {"heads", 4},
+        {"kv_heads", 4},
+        {"head_dim", 16},
+        {"ffn", 128},
+        {"vocab", 128}}},
+      {"cluster", {{"preset", "cpu-host"}, {"devices", 2}}},
+      {"job", {{"sequence_length", 64}, {"global_batch", batch}, {"precision", "fp32"}, {"semantics", "foretrain"}}},
+      {"space", {{"sharding", {"none"}}, {"micro_batch", {1}}, {"tp", {1}}, {"pp", {1}}, {"cp", {1}}}}};
 }
 
 class RunFlow : public testing::Test {
@@ -112,7 +122,13 @@ TEST_F(RunFlow, ImportsARunByDroppingItsRecords) {
   w->open(QString::fromStdString((elsewhere / "run.json").string()));
   w->show_view("measured");
   QTreeWidget* runs = list("Runs");
-  ASSERT_TRUE(w.wait([&] { return runs->topLevelItemCount() == 2; })) << (w->session().problems().empty() ? "" : w->session().problems().back().message);
+  ASSERT_TRUE(w.wait([&] { return runs->topLevelItemCount() == 2; }))
+      << (w->session().problems().empty() ? "" : w->session().problems().back().message);
+  EXPECT_EQ(w->undo_stack().undoText(), QStringLiteral("import of runs"));
+  EXPECT_TRUE(w->commands().run("edit.undo"));
+  ASSERT_TRUE(w.wait([&] { return runs->topLevelItemCount() == 1; })) << "the run that was made here stays";
+  EXPECT_TRUE(w->commands().run("edit.redo"));
+  ASSERT_TRUE(w.wait([&] { return runs->topLevelItemCount() == 2; }));
 }
 
 TEST_F(RunFlow, ClosesWhileRunning) {

@@ -30,7 +30,8 @@ TEST(RunPlan, SaysWhatIsAskedForAndNothingElse) {
   request.partition = "short";
   request.sbatch = {"--account=lab", "--mem=0"};
   const auto slurm = run_arguments(request, "p.json", "a.db", "out");
-  EXPECT_TRUE(holds(slurm, {"--time", "00:10:00", "--partition", "short", "--sbatch=--account=lab", "--sbatch=--mem=0"}));
+  EXPECT_TRUE(
+      holds(slurm, {"--time", "00:10:00", "--partition", "short", "--sbatch=--account=lab", "--sbatch=--mem=0"}));
 }
 
 TEST(RunPlan, KeepsEachRunInAFolderOfItsOwn) {
@@ -63,10 +64,14 @@ TEST(RunPlan, FollowsARunByWhatItsRanksWrite) {
   ASSERT_TRUE(none);
   EXPECT_EQ(none->ranks, 0);
   std::ofstream file(folder / "run.json");
-  file << R"({"format": "foretrain-run 1", "warmup": 1, "steps": 3})" << "\n"
-       << R"({"rank": 0, "step": 0, "step_time_s": 0.5, "loss": 1.0})" << "\n"
-       << R"({"rank": 1, "step": 0, "step_time_s": 0.7, "loss": 2.0})" << "\n"
-       << R"({"rank": 0, "step": 1, "step_time_s": 0.4, "loss": 1.5})" << "\n"
+  file << R"({"format": "foretrain-run 1", "warmup": 1, "steps": 3})"
+       << "\n"
+       << R"({"rank": 0, "step": 0, "step_time_s": 0.5, "loss": 1.0})"
+       << "\n"
+       << R"({"rank": 1, "step": 0, "step_time_s": 0.7, "loss": 2.0})"
+       << "\n"
+       << R"({"rank": 0, "step": 1, "step_time_s": 0.4, "loss": 1.5})"
+       << "\n"
        << R"({"rank": 1, "step": 1, "st)" << std::flush; // still being written
   const auto state = run_state(folder / "");
   ASSERT_TRUE(state) << to_string(state.error());
@@ -77,30 +82,58 @@ TEST(RunPlan, FollowsARunByWhatItsRanksWrite) {
 }
 
 TEST(RunTimeline, PutsEachRankUnderItsStage) {
-  const Json trace = {{"traceEvents",
-                       {{{"ph", "M"}, {"name", "process_name"}, {"pid", 0}, {"args", {{"name", "predicted stage 0"}}}},
-                        {{"ph", "M"}, {"name", "process_name"}, {"pid", 1}, {"args", {{"name", "predicted stage 1"}}}},
-                        {{"ph", "M"}, {"name", "process_name"}, {"pid", 10000}, {"args", {{"name", "measured rank 0"}}}},
-                        {{"ph", "M"}, {"name", "process_name"}, {"pid", 10001}, {"args", {{"name", "measured rank 1"}}}},
-                        {{"ph", "X"}, {"pid", 0}, {"tid", 0}, {"ts", 5.0}, {"dur", 10.0}, {"cat", "compute"}, {"name", "F"}},
-                        {{"ph", "X"}, {"pid", 0}, {"tid", 0}, {"ts", 0.0}, {"dur", 5.0}, {"cat", "tp"}, {"name", "first"}},
-                        {{"ph", "X"}, {"pid", 1}, {"tid", 3}, {"ts", 2.0}, {"dur", 1.0}, {"cat", "pp"}, {"name", "s"}},
-                        {{"ph", "X"}, {"pid", 10000}, {"tid", 0}, {"ts", 0.0}, {"dur", 20.0}, {"cat", "compute"}, {"name", "F"}},
-                        {{"ph", "X"}, {"pid", 10001}, {"tid", 0}, {"ts", 0.0}, {"dur", 30.0}, {"cat", "compute"}, {"name", "F"}}}}};
+  const Json trace = {
+      {"traceEvents",
+       {{{"ph", "M"}, {"name", "process_name"}, {"pid", 0}, {"args", {{"name", "predicted stage 0"}}}},
+        {{"ph", "M"}, {"name", "process_name"}, {"pid", 1}, {"args", {{"name", "predicted stage 1"}}}},
+        {{"ph", "M"}, {"name", "process_name"}, {"pid", 10000}, {"args", {{"name", "measured rank 0"}}}},
+        {{"ph", "M"}, {"name", "process_name"}, {"pid", 10001}, {"args", {{"name", "measured rank 1"}}}},
+        {{"ph", "X"}, {"pid", 0}, {"tid", 0}, {"ts", 5.0}, {"dur", 10.0}, {"cat", "compute"}, {"name", "F"}},
+        {{"ph", "X"}, {"pid", 0}, {"tid", 0}, {"ts", 0.0}, {"dur", 5.0}, {"cat", "tp"}, {"name", "first"}},
+        {{"ph", "X"}, {"pid", 1}, {"tid", 3}, {"ts", 2.0}, {"dur", 1.0}, {"cat", "pp"}, {"name", "s"}},
+        {{"ph", "X"}, {"pid", 10000}, {"tid", 0}, {"ts", 0.0}, {"dur", 20.0}, {"cat", "compute"}, {"name", "F"}},
+        {{"ph", "X"}, {"pid", 10001}, {"tid", 0}, {"ts", 0.0}, {"dur", 30.0}, {"cat", "compute"}, {"name", "F"}}}}};
   const auto timeline = run_timeline(trace, {1, 0});
   ASSERT_TRUE(timeline);
   std::vector<std::string> titles;
   for (const RunLane& lane : timeline->lanes) titles.push_back(lane.title);
-  EXPECT_EQ(titles, (std::vector<std::string>{"predicted stage 0", "measured rank 1", "predicted stage 1", "measured rank 0"}));
+  EXPECT_EQ(titles,
+            (std::vector<std::string>{"predicted stage 0", "measured rank 1", "predicted stage 1", "measured rank 0"}));
   EXPECT_DOUBLE_EQ(timeline->end, 30e-6);
   EXPECT_EQ(timeline->lanes[0].rows[0][0].name, "first") << "in time order";
   EXPECT_FALSE(run_timeline(Json("nonsense"), {}));
 }
 
+TEST(RunTimeline, SaysHowMuchLaterThanPromisedEachOpWasDone) {
+  const auto name = [](int process, const char* text) {
+    return Json{{"ph", "M"}, {"name", "process_name"}, {"pid", process}, {"args", {{"name", text}}}};
+  };
+  const auto op = [](int process, const char* text, double start, double end, int batch) {
+    return Json{
+        {"ph", "X"},          {"pid", process},   {"tid", 0},     {"ts", start},
+        {"dur", end - start}, {"cat", "compute"}, {"name", text}, {"args", {{"micro_batch", batch}, {"layer", 2}}}};
+  };
+  const Json trace = {{"traceEvents",
+                       {name(0, "predicted stage 0"), name(10'000, "measured rank 0"), op(0, "ffn_up F", 0, 10, 0),
+                        op(0, "ffn_up B", 10, 30, 0), op(0, "ffn_up F", 30, 40, 1),
+                        op(10'000, "forward ffn_up", 0, 12, 0), op(10'000, "backward ffn_up", 12, 28, 0),
+                        op(10'000, "forward ffn_up", 28, 45, 1), op(10'000, "forward unheard_of", 45, 46, 1)}}};
+  const auto timeline = run_timeline(trace, {0});
+  ASSERT_TRUE(timeline);
+  EXPECT_TRUE(timeline->lanes[0].lags.empty()) << "a forecast is not late";
+  const auto& lags = timeline->lanes[1].lags;
+  ASSERT_EQ(lags.size(), 3U) << "what was not promised is not late";
+  EXPECT_NEAR(lags[0].seconds, 2e-6, 1e-12);
+  EXPECT_NEAR(lags[1].seconds, -2e-6, 1e-12);
+  EXPECT_NEAR(lags[2].seconds, 5e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(lags[2].at, 45e-6);
+}
+
 TEST(RunTerms, ReadTheComparison) {
-  const auto terms = run_terms({{"rows",
-                                 {{{"item", "step_time"}, {"rank", nullptr}, {"predicted", 1.0}, {"measured", 2.0}, {"unit", "s"}},
-                                  {{"item", "time/tp"}, {"rank", 3}, {"predicted", 0.1}, {"measured", 0.2}, {"unit", "s"}}}}});
+  const auto terms =
+      run_terms({{"rows",
+                  {{{"item", "step_time"}, {"rank", nullptr}, {"predicted", 1.0}, {"measured", 2.0}, {"unit", "s"}},
+                   {{"item", "time/tp"}, {"rank", 3}, {"predicted", 0.1}, {"measured", 0.2}, {"unit", "s"}}}}});
   ASSERT_TRUE(terms);
   ASSERT_EQ(terms->size(), 2U);
   EXPECT_EQ((*terms)[0].rank, -1);
@@ -129,17 +162,27 @@ TEST(Calibrations, AcceptedOnesCountForLaterPredictions) {
     EXPECT_GT((*changes)[i].after_s, (*changes)[i].before_s * 1.05) << "half the speed of products";
     EXPECT_EQ((*changes)[i].rank, static_cast<int>(i));
   }
-  ASSERT_TRUE(accept_calibration(environment, slower));
+  EXPECT_FALSE(searching.stale());
+  Session::Act undo;
+  Session::Act redo;
+  searching.acted = [&](const std::string& title, Session::Act back, Session::Act again) {
+    EXPECT_NE(title.find(device.name), std::string::npos);
+    undo = std::move(back);
+    redo = std::move(again);
+  };
+  ASSERT_TRUE(searching.use_calibration(slower));
   EXPECT_EQ(calibration_of(environment, device).value(), slower);
-  Session session(environment);
-  session.set_results(results);
-  session.open_study(test::small_document(), "open");
-  session.set_results(results);
-  EXPECT_FALSE(session.stale());
-  session.calibration_changed();
-  EXPECT_TRUE(session.stale()) << "the rows rest on the calibration before";
+  EXPECT_TRUE(searching.stale()) << "the rows rest on the calibration before";
+  ASSERT_TRUE(undo && redo);
+  undo();
+  EXPECT_EQ(calibration_of(environment, device).value(), preset);
+  EXPECT_FALSE(searching.stale()) << "the rows rest on this one";
+  redo();
+  EXPECT_EQ(calibration_of(environment, device).value(), slower);
+  EXPECT_TRUE(searching.stale());
   environment.user_data.clear();
-  EXPECT_FALSE(accept_calibration(environment, slower));
+  Session nowhere(environment);
+  EXPECT_FALSE(nowhere.use_calibration(slower));
 }
 
 } // namespace

@@ -74,7 +74,8 @@ TEST(Session, StoppingKeepsTheRowsThatWereShown) {
   session.stop_search();
   ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
   ASSERT_FALSE(session.rows().empty());
-  EXPECT_LE(session.rows().front().slots.step_seconds, best.slots.step_seconds * 1.02) << "a replay may put another first";
+  EXPECT_LE(session.rows().front().slots.step_seconds, best.slots.step_seconds * 1.02)
+      << "a replay may put another first";
 }
 
 TEST(Session, EditingWhileSearchingMarksTheRowsAsOld) {
@@ -126,7 +127,8 @@ TEST(Session, ForgetsReplaysOfTheStudyBefore) {
   other->study.job.global_batch = 64;
   const auto before = std::chrono::steady_clock::now();
   session.set_results(other);
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count(), 0.1) << "it waits for nothing";
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count(), 0.1)
+      << "it waits for nothing";
   ASSERT_TRUE(test::wait_until(session, [&] { return session.detail(0) != nullptr; }));
 }
 

@@ -12,7 +12,9 @@ namespace {
 
 FormField field(const Json& document, const std::string& pointer) {
   const auto form = study_form(document, test::environment().data);
-  const auto found = std::find_if(form.begin(), form.end(), [&](const FormField& f) { return f.pointer == pointer && f.kind != FormField::Kind::section; });
+  const auto found = std::find_if(form.begin(), form.end(), [&](const FormField& f) {
+    return f.pointer == pointer && f.kind != FormField::Kind::section;
+  });
   if (found != form.end()) return *found;
   ADD_FAILURE() << "no field " << pointer;
   return {};

@@ -48,7 +48,8 @@ protected:
     if (!pipe) return {};
     std::string text;
     std::array<char, 4096> buffer{};
-    for (std::size_t read = 0; (read = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) text.append(buffer.data(), read);
+    for (std::size_t read = 0; (read = fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      text.append(buffer.data(), read);
     pclose(pipe);
     return text;
   }
@@ -78,7 +79,8 @@ TEST(Details, SayWhatARowIsAndHowItStands) {
   ASSERT_GT(lines.size(), 10U);
   EXPECT_EQ(lines.front().name, "#2");
   const auto has = [&](const char* text) {
-    return std::any_of(lines.begin(), lines.end(), [&](const DetailLine& line) { return line.name.find(text) != std::string::npos; });
+    return std::any_of(lines.begin(), lines.end(),
+                       [&](const DetailLine& line) { return line.name.find(text) != std::string::npos; });
   };
   EXPECT_TRUE(has("Against the best (#1)"));
   EXPECT_TRUE(has("Step time"));
@@ -96,7 +98,8 @@ TEST(Csv, HasAHeadAndALinePerShownRow) {
 
 TEST(Sensitivity, FasterDevicesTakeLessTimeAndSmallerOnesDoNotFit) {
   const auto results = test::made_up_results(3);
-  const std::vector<Layout> layouts = {results->rows[0].layout, results->rows[2].layout}; // 32 sequences are not 6 · n: illegal
+  const std::vector<Layout> layouts = {results->rows[0].layout,
+                                       results->rows[2].layout}; // 32 sequences are not 6 · n: illegal
   auto factors = factors_of(results->study);
   const auto before = rescaled(test::environment(), results->study, factors, layouts);
   ASSERT_TRUE(before) << to_string(before.error());

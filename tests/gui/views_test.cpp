@@ -81,7 +81,8 @@ TEST_P(Views, AreReachedByKeyboardAndNamed) {
   ASSERT_NE(proxy, nullptr) << "the focus has to go somewhere";
   while (proxy->focusProxy()) proxy = proxy->focusProxy();
   EXPECT_NE(proxy->focusPolicy() & Qt::TabFocus, 0);
-  EXPECT_FALSE(view->focusProxy()->accessibleName().isEmpty() && static_cast<const QWidget*>(view->focusProxy())->property("text").toString().isEmpty());
+  EXPECT_FALSE(view->focusProxy()->accessibleName().isEmpty() &&
+               static_cast<const QWidget*>(view->focusProxy())->property("text").toString().isEmpty());
 }
 
 TEST_P(Views, BringTheirStateBack) {
@@ -145,7 +146,8 @@ std::vector<ViewEntry> all_views() {
 INSTANTIATE_TEST_SUITE_P(All, Views, testing::ValuesIn(all_views()), name_of_view);
 
 TEST(ViewCatalogue, HasTheViewsOfTheCommandLine) {
-  for (const char* id : {"table", "pareto", "parallel", "memory", "timeline", "topology", "waterfall", "rejections", "compare", "measured", "accuracy"})
+  for (const char* id : {"table", "pareto", "parallel", "memory", "timeline", "topology", "waterfall", "rejections",
+                         "compare", "measured", "accuracy"})
     EXPECT_NE(find_view(id), nullptr) << id;
   EXPECT_EQ(find_view("nothing"), nullptr);
 }

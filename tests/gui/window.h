@@ -18,7 +18,8 @@ struct Window {
   std::unique_ptr<MainWindow> window;
   Window() : window(make()) {}
   std::unique_ptr<MainWindow> make() {
-    auto settings = std::make_unique<QSettings>(QString::fromStdString((folder / "settings.ini").string()), QSettings::IniFormat);
+    auto settings =
+        std::make_unique<QSettings>(QString::fromStdString((folder / "settings.ini").string()), QSettings::IniFormat);
     Environment here = environment();
     here.user_data = folder / "user";
     auto made = std::make_unique<MainWindow>(std::move(here), std::move(settings));
