@@ -38,7 +38,9 @@ void model(Reasons& r, const ModelSpec& m) {
     r.unless(!m.moe->expert_bias, "biases inside experts are not executed");
     r.unless(m.moe->groups == 1, "group-limited routing is not executed");
   }
-  r.unless(m.mtp_layers == 0, "multi-token-prediction layers are not executed");
+  r.unless(m.mtp_layers <= 1, "more than one multi-token-prediction layer is not executed");
+  r.unless(m.mtp_layers == 0 || m.learned_positions == 0,
+           "multi-token prediction with learned positions is not executed");
   r.unless(m.qk_norm == QkNorm::none, "norms of queries and keys are not executed");
   r.unless(!m.attention_sinks, "attention sinks are not executed");
   r.unless(!m.output_gate, "gated attention output is not executed");
@@ -166,12 +168,12 @@ bool executed(Segment segment) {
   case Segment::shared_up:
   case Segment::shared_activation:
   case Segment::shared_down:
+  case Segment::mtp_projection:
   case Segment::optimizer:
   case Segment::zero_gradients:
   case Segment::gradient_norm:
     return true;
   case Segment::none:
-  case Segment::mtp_projection:
   case Segment::linear_mixer:
     return false;
   }

@@ -140,9 +140,15 @@ Result<StepRecord> Rank::step(int index) {
                             to_string(place_) + ": " + error.what());
   }
   const double tokens = static_cast<double>(plan_.job.global_batch) * plan_.job.sequence_length;
-  for (const auto& [micro_batch, context] : contexts_) loss_ += context.loss;
+  double mtp_loss = 0;
+  for (const auto& [micro_batch, context] : contexts_) {
+    loss_ += context.loss;
+    mtp_loss += context.mtp_loss;
+  }
   // All ranks of a tensor-parallel group know the same loss; one of them reports it.
-  record_.loss = program_.mesh.coordinate(rank_, Axis::tp) == 0 ? loss_ / tokens : 0;
+  const bool reports = program_.mesh.coordinate(rank_, Axis::tp) == 0;
+  record_.loss = reports ? loss_ / tokens : 0;
+  if (plan_.model.mtp_layers > 0) record_.mtp_loss = reports ? mtp_loss / tokens : 0;
   record_.seconds = now();
   if (!record_.peaks.empty()) record_.peak_bytes = *std::max_element(record_.peaks.begin(), record_.peaks.end());
   if (options_.take_peak && plan_.layout.offload.optimizer) record_.host_peak_bytes = host_.peak.load();
@@ -247,6 +253,8 @@ SegmentContext& Rank::context_of(int micro_batch) {
   context.loss_scale = 1 / (static_cast<double>(plan_.job.global_batch) * static_cast<double>(length));
   context.ids = at::empty({context.tokens}, at::kLong);
   context.targets = at::empty({context.tokens}, at::kLong);
+  const bool later = plan_.model.mtp_layers > 0;
+  if (later) context.mtp_targets = at::empty({context.tokens}, at::kLong);
   // The global batch is the same set of sequences in every layout.
   const std::int64_t replica = program_.mesh.coordinate(rank_, Axis::dp);
   const std::int64_t first =
@@ -260,6 +268,10 @@ SegmentContext& Rank::context_of(int micro_batch) {
       const auto position = static_cast<std::size_t>(own[static_cast<std::size_t>(row)]);
       context.ids.data_ptr<std::int64_t>()[i * held + row] = tokens[position];
       context.targets.data_ptr<std::int64_t>()[i * held + row] = tokens[position + 1];
+      // The last token's second successor is not of this sequence (arXiv:2412.19437, eq. 24).
+      if (later)
+        context.mtp_targets.data_ptr<std::int64_t>()[i * held + row] =
+            position + 2 < tokens.size() ? tokens[position + 2] : kernels::kNoTarget;
     }
   }
   return contexts_.emplace(micro_batch, std::move(context)).first->second;

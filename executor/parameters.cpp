@@ -13,10 +13,9 @@ int index_in(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-bool lacks_table(const Block& block) {
-  return block.kind == BlockKind::head &&
-         std::none_of(block.parameters.begin(), block.parameters.end(),
-                      [](const Parameter& parameter) { return parameter.name == "head"; });
+bool lacks(const Block& block, const std::string& table) {
+  return std::none_of(block.parameters.begin(), block.parameters.end(),
+                      [&](const Parameter& parameter) { return base_name(parameter.name) == table; });
 }
 
 } // namespace
@@ -66,7 +65,7 @@ ParameterTable::ParameterTable(const Plan& plan, const Program& program, int ran
         place.gradient_apart = gradients_sharded && mesh.size(all) > 1;
         // Replicas of a shard lie mesh.size(shard) members apart in the whole group.
         const int replica = sharding == ShardingKind::none ? index_of(all) : index_of(all) / mesh.size(shard);
-        entry.tied_copy = parameter.name == "head" && plan.model.tied_embeddings;
+        entry.tied_copy = entry.name == "embedding" && block.kind != BlockKind::embedding;
         entry.counted =
             replica == 0 && !entry.tied_copy && (!parameter.replicated_tp || mesh.coordinate(rank, Axis::tp) == 0);
         place_entry(entry, place, weight_total, gradient_total);
@@ -130,11 +129,32 @@ ParameterEntry& ParameterTable::at(int chunk, int position, int index) {
 std::size_t ParameterTable::table_index() const {
   for (std::size_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].name == "embedding") return i;
-  FORETRAIN_CHECK(false, "a head without a table shares the stage of the embedding");
+  FORETRAIN_CHECK(false, "who reads the input table shares its stage, or that of a copy");
+}
+
+std::size_t ParameterTable::output_table_index() const {
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].name == "head") return i;
+  return table_index();
 }
 
 ParameterEntry& ParameterTable::table() {
   return entries_[table_index()];
+}
+
+ParameterEntry& ParameterTable::output_table() {
+  return entries_[output_table_index()];
+}
+
+std::vector<std::size_t> ParameterTable::borrowed(const Block& block) const {
+  std::vector<std::size_t> list;
+  const bool reads_input = block.kind == BlockKind::mtp;
+  const bool reads_output = block.kind == BlockKind::mtp || block.kind == BlockKind::head;
+  if (reads_input && lacks(block, "embedding")) list.push_back(table_index());
+  if (!reads_output || !lacks(block, "head")) return list;
+  const std::size_t output = output_table_index();
+  if (list.empty() || list.front() != output) list.push_back(output);
+  return list;
 }
 
 std::vector<std::size_t> ParameterTable::of_block(int chunk, int position) const {
@@ -142,7 +162,9 @@ std::vector<std::size_t> ParameterTable::of_block(int chunk, int position) const
   const auto p = static_cast<std::size_t>(position);
   std::vector<std::size_t> list;
   for (std::size_t i = blocks_[c][p].first; i < blocks_[c][p].end; ++i) list.push_back(i);
-  if (gathers_ && lacks_table(*specs_[c][p])) list.push_back(table_index());
+  if (!gathers_) return list;
+  const std::vector<std::size_t> tables = borrowed(*specs_[c][p]);
+  list.insert(list.end(), tables.begin(), tables.end());
   return list;
 }
 
@@ -152,7 +174,9 @@ std::vector<std::size_t> ParameterTable::written(int chunk, int position, Pass p
   std::vector<std::size_t> list;
   for (const int index : data::gradients_written(*specs_[c][p], pass))
     list.push_back(blocks_[c][p].first + static_cast<std::size_t>(index));
-  if (reduces_ && pass != Pass::input && lacks_table(*specs_[c][p])) list.push_back(table_index());
+  if (!reduces_ || pass == Pass::input) return list;
+  const std::vector<std::size_t> tables = borrowed(*specs_[c][p]);
+  list.insert(list.end(), tables.begin(), tables.end());
   return list;
 }
 
@@ -203,7 +227,8 @@ std::vector<ParameterEntry*> ParameterTable::all(bool experts) {
 
 at::Tensor ParameterTable::by_shards(const ParameterEntry& entry, bool weight) const {
   const Place& place = places_[static_cast<std::size_t>(&entry - entries_.data())];
-  const at::Tensor& block = weight ? place.weight_block : place.gradient_block;
+  at::Tensor block = place.gradient_block;
+  if (weight) block = place.weight_blocks.empty() ? at::Tensor() : place.weight_blocks.back().whole;
   if (block.defined()) return block.view({place.shards, place.part});
   FORETRAIN_CHECK(!(weight ? place.weight_apart : place.gradient_apart), "a sharded parameter is open while it moves");
   return (weight ? weights_.narrow(0, place.weight, place.part * place.shards)
@@ -220,17 +245,31 @@ at::Tensor ParameterTable::own_shard(const ParameterEntry& entry, bool weight) c
 void ParameterTable::open_weights(int chunk, int position) {
   for (const std::size_t i : of_block(chunk, position)) {
     Place& place = places_[i];
-    if (!place.weight_apart || place.weight_block.defined()) continue;
-    place.weight_block = at::empty({place.part * place.shards}, weight_type_);
-    entries_[i].weight = place.weight_block.narrow(0, 0, entries_[i].elements).view(entries_[i].spec->local);
+    const auto is_open = [&](const OpenWeight& open) { return open.chunk == chunk && open.position == position; };
+    std::vector<OpenWeight>& blocks = place.weight_blocks;
+    if (!place.weight_apart || std::any_of(blocks.begin(), blocks.end(), is_open)) continue;
+    blocks.push_back({chunk, position, at::empty({place.part * place.shards}, weight_type_)});
+    bind_open_weight(i);
   }
+}
+
+/// What several blocks have gathered is the same: any one will do.
+void ParameterTable::bind_open_weight(std::size_t index) {
+  ParameterEntry& entry = entries_[index];
+  const std::vector<OpenWeight>& blocks = places_[index].weight_blocks;
+  entry.weight =
+      blocks.empty() ? at::Tensor() : blocks.back().whole.narrow(0, 0, entry.elements).view(entry.spec->local);
 }
 
 void ParameterTable::close_weights(int chunk, int position) {
   for (const std::size_t i : of_block(chunk, position)) {
     if (!places_[i].weight_apart) continue;
-    places_[i].weight_block.reset();
-    entries_[i].weight.reset();
+    std::vector<OpenWeight>& blocks = places_[i].weight_blocks;
+    blocks.erase(
+        std::remove_if(blocks.begin(), blocks.end(),
+                       [&](const OpenWeight& open) { return open.chunk == chunk && open.position == position; }),
+        blocks.end());
+    bind_open_weight(i);
   }
 }
 

@@ -22,7 +22,7 @@ struct ParameterEntry {
   std::int64_t owned_count = 0;
   at::Tensor owned_weight;   ///< [owned_count], always there
   at::Tensor owned_gradient; ///< [owned_count], always there
-  bool tied_copy = false;    ///< of a table whose original is on the first stage
+  bool tied_copy = false;    ///< of the input table, whose original is on the first stage
   bool counted = true;       ///< this rank adds it to the global norm (others hold the same elements too)
 };
 
@@ -39,11 +39,13 @@ public:
   [[nodiscard]] const std::vector<ParameterEntry>& entries() const { return entries_; }
   /// Parameter `index` of the block at `position` of `chunk`.
   [[nodiscard]] ParameterEntry& at(int chunk, int position, int index);
-  /// The output table where the head has none of its own: the embedding's.
+  /// The input table: the embedding's, or the last stage's copy of it.
   [[nodiscard]] ParameterEntry& table();
+  /// The output table: the head's, or where it is tied the input table.
+  [[nodiscard]] ParameterEntry& output_table();
 
-  /// Entries of the blocks at `positions` of a chunk: the experts' or the others. A head without a table counts the
-  /// embedding's where each block has weights of its own for a while.
+  /// Entries of the blocks at `positions` of a chunk: the experts' or the others. A block without a table that it reads
+  /// counts that of another block where each has weights of its own for a while.
   [[nodiscard]] std::vector<ParameterEntry*> of_blocks(int chunk, const std::vector<int>& positions, bool experts);
   [[nodiscard]] std::vector<ParameterEntry*> all(bool experts);
   /// Those of a block whose gradients one pass over it adds to.
@@ -69,6 +71,11 @@ public:
   [[nodiscard]] at::ScalarType gradient_type() const { return gradient_type_; }
 
 private:
+  struct OpenWeight {
+    int chunk = 0;
+    int position = 0;
+    at::Tensor whole; ///< with padding
+  };
   struct Place { ///< of an entry in the persistent buffers, and its ranks
     std::int64_t weight = 0;
     std::int64_t gradient = 0;
@@ -77,8 +84,8 @@ private:
     int shard = 0;
     bool weight_apart = false; ///< only this rank's part is kept; the whole exists while its block runs
     bool gradient_apart = false;
-    at::Tensor weight_block; ///< while open: the whole with padding
-    at::Tensor gradient_block;
+    std::vector<OpenWeight> weight_blocks; ///< of the blocks that have it open
+    at::Tensor gradient_block;             ///< while open: the whole with padding
   };
   struct Span {
     std::size_t first = 0;
@@ -87,6 +94,10 @@ private:
   [[nodiscard]] std::vector<std::size_t> of_block(int chunk, int position) const;
   [[nodiscard]] std::vector<std::size_t> written(int chunk, int position, Pass pass) const;
   [[nodiscard]] std::size_t table_index() const;
+  [[nodiscard]] std::size_t output_table_index() const;
+  /// Tables that a block reads and another block of the stage holds.
+  [[nodiscard]] std::vector<std::size_t> borrowed(const Block& block) const;
+  void bind_open_weight(std::size_t index);
   void place_entry(ParameterEntry& entry, Place& place, std::int64_t& weights, std::int64_t& gradients) const;
   void bind(std::size_t index);
   void fill(std::size_t index, const Plan& plan, const Program& program, int rank, std::uint64_t seed);

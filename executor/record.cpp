@@ -9,6 +9,7 @@ Json to_json(const StepRecord& record, bool with_ops) {
   json["step"] = record.step;
   json["rank"] = record.rank;
   json["loss"] = record.loss;
+  if (record.mtp_loss) json["mtp_loss"] = *record.mtp_loss;
   json["gradient_norm"] = record.gradient_norm;
   json["step_time_s"] = record.seconds;
   json["began_s"] = record.began;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/base/json.h"
@@ -21,6 +22,7 @@ struct StepRecord {
   int step = 0;
   int rank = 0;
   double loss = 0;          ///< this rank's share: the ranks' shares add up to the mean over the global batch
+  std::optional<double> mtp_loss; ///< the same of multi-token prediction, not weighted; empty: the model has none
   double gradient_norm = 0; ///< of the whole model, before clipping
   double seconds = 0;
   double began = 0; ///< seconds since 1970: puts the ranks' steps on one axis

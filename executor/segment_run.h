@@ -18,6 +18,7 @@ public:
   void embedding();
   void norm();
   void linear();
+  void projection();
   void rope();
   void attention();
   void activation();
@@ -43,8 +44,9 @@ private:
     return parameters_.at(state_.chunk, state_.position, index);
   }
   [[nodiscard]] ParameterEntry* named(const std::string& name) const; ///< of the block, or null
-  /// The one weight of a linear op; a head without its own reads the embedding's table.
+  /// The one weight of an op; lookups and heads without a table of their own use another block's.
   [[nodiscard]] ParameterEntry& weight() const;
+  [[nodiscard]] bool predicts_later() const { return state_.block->kind == BlockKind::mtp; }
   /// Rows of the whole micro-batch that this rank holds where the sequence is split.
   [[nodiscard]] Tensor own_rows(const Tensor& whole) const;
   [[nodiscard]] Tensor positions() const;

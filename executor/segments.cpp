@@ -19,7 +19,8 @@ ParameterEntry* SegmentRun::named(const std::string& name) const {
 
 ParameterEntry& SegmentRun::weight() const {
   const std::vector<int>& list = op_.pass == Pass::weight ? op_.weight_gradients : op_.weights;
-  return list.empty() ? parameters_.table() : parameter(list.front());
+  if (!list.empty()) return parameter(list.front());
+  return op_.segment == Segment::head ? parameters_.output_table() : parameters_.table();
 }
 
 Tensor SegmentRun::own_rows(const Tensor& whole) const {
@@ -52,9 +53,11 @@ kernels::Vocabulary SegmentRun::vocabulary(std::int64_t columns) const {
 
 void SegmentRun::embedding() {
   ParameterEntry* positional = named("positions");
+  const Tensor& ids =
+      predicts_later() ? context_.targets : context_.ids; // the next token beside its forerunner's state
   if (!forward()) {
     ParameterEntry& table = weight();
-    kernels::embedding_weight_gradient(context_.ids, read(0), table.spec->local[0] * context_.tp_index, table.gradient);
+    kernels::embedding_weight_gradient(ids, read(0), table.spec->local[0] * context_.tp_index, table.gradient);
     // Under sequence parallelism each rank adds its rows only: the sum over tp follows at the end of the step.
     if (positional)
       kernels::embedding_weight_gradient(own_rows(positions()), own_rows(read(0)), 0, positional->gradient);
@@ -62,7 +65,7 @@ void SegmentRun::embedding() {
   }
   if (op_.reads.empty()) {
     ParameterEntry& table = weight();
-    kernels::embedding(context_.ids, table.weight, table.spec->local[0] * context_.tp_index, write(0));
+    kernels::embedding(ids, table.weight, table.spec->local[0] * context_.tp_index, write(0));
     return;
   }
   write(0).copy_(read(0));
@@ -81,6 +84,13 @@ void SegmentRun::norm() {
     return;
   }
   ParameterEntry* bias = op_.weights.size() > 1 ? &parameter(op_.weights[1]) : nullptr;
+  if (!forward() && (name == "norm_hidden" || name == "norm_embedded")) { // one half of the joined rows
+    const std::int64_t width = read(0).size(1);
+    const Tensor half = read(2).narrow(1, name == "norm_hidden" ? 0 : width, width);
+    kernels::norm_backward(read(0), read(1), scale.weight, half, op_.reads.size() > 3 ? &read(3) : nullptr, write(0),
+                           scale.gradient, bias ? &bias->gradient : nullptr);
+    return;
+  }
   if (forward()) {
     kernels::norm(read(0), scale.weight, bias ? &bias->weight : nullptr, write(0), write(1));
     return;
@@ -106,6 +116,14 @@ void SegmentRun::linear() {
   }
 }
 
+/// Of multi-token prediction: the state and the next token's embedding side by side, then a product.
+void SegmentRun::projection() {
+  if (!forward() || op_.reads.size() == 1) return linear();
+  const std::int64_t width = read(0).size(1);
+  write(0).narrow(1, 0, width).copy_(read(0));
+  write(0).narrow(1, width, width).copy_(read(1));
+}
+
 void SegmentRun::activation() {
   if (forward())
     kernels::activation(read(0), model_.gated, write(0));
@@ -129,22 +147,25 @@ void SegmentRun::residual() {
 }
 
 void SegmentRun::loss() {
-  const std::string& what = buffer_name(op_.writes.front());
+  const std::string what = base_name(buffer_name(op_.writes.front()));
+  const Tensor& targets = predicts_later() ? context_.mtp_targets : context_.targets;
+  double& loss = predicts_later() ? context_.mtp_loss : context_.loss;
+  const double scale = context_.loss_scale * (predicts_later() ? kMtpLossWeight : 1);
   Tensor& logits = read(0);
   const kernels::Vocabulary part = vocabulary(logits.size(-1));
   if (what == "loss.maximum") {
     kernels::loss_maximum(logits, part, write(0));
   } else if (what == "loss.sums") {
-    kernels::loss_sums(logits, read(1), context_.targets, part, write(0));
+    kernels::loss_sums(logits, read(1), targets, part, write(0));
   } else if (op_.reads.size() > 1) {
-    context_.loss += kernels::loss_gradient(logits, read(2), read(1), context_.targets, part, context_.loss_scale);
+    loss += kernels::loss_gradient(logits, read(2), read(1), targets, part, scale);
   } else { // the whole vocabulary is here
     const at::ScalarType type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     Tensor maximum = at::empty({context_.tokens}, type);
     Tensor sums = at::empty({2, context_.tokens}, type);
     kernels::loss_maximum(logits, part, maximum);
-    kernels::loss_sums(logits, maximum, context_.targets, part, sums);
-    context_.loss += kernels::loss_gradient(logits, maximum, sums, context_.targets, part, context_.loss_scale);
+    kernels::loss_sums(logits, maximum, targets, part, sums);
+    loss += kernels::loss_gradient(logits, maximum, sums, targets, part, scale);
   }
 }
 
@@ -167,6 +188,8 @@ void run_segment(const Op& op, BlockState& state, ParameterTable& parameters, Se
     return run.linear();
   case Segment::rope:
     return run.rope();
+  case Segment::mtp_projection:
+    return run.projection();
   case Segment::attention:
     return run.attention();
   case Segment::activation:
@@ -188,7 +211,6 @@ void run_segment(const Op& op, BlockState& state, ParameterTable& parameters, Se
   case Segment::loss:
     return run.loss();
   case Segment::none:
-  case Segment::mtp_projection:
   case Segment::optimizer:
   case Segment::zero_gradients:
   case Segment::gradient_norm:

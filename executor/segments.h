@@ -11,6 +11,10 @@
 
 namespace foretrain {
 
+/// How much the loss of multi-token prediction counts beside the main one: λ of DeepSeek-V3 (arXiv:2412.19437, section
+/// 4.2) in the last third of its training, and the default of Megatron-LM's `mtp_loss_scaling_factor`.
+inline constexpr double kMtpLossWeight = 0.1;
+
 /// What the segments of one micro-batch need beside buffers: sizes of this rank, tokens, where the loss goes.
 struct SegmentContext {
   const Plan* plan = nullptr;
@@ -22,11 +26,13 @@ struct SegmentContext {
   const std::vector<std::vector<std::int64_t>>* positions = nullptr; ///< of the tokens of each context-parallel rank
   at::Tensor turns;             ///< of this rank's positions; undefined without rotary positions
   at::Tensor ids;               ///< [tokens]
-  at::Tensor targets;           ///< [tokens]
+  at::Tensor targets;           ///< [tokens]: the token after each
+  at::Tensor mtp_targets;       ///< [tokens]: the second one after each, as far as known; multi-token prediction only
   std::int64_t first_token = 0; ///< of the global batch: first sequence of the micro-batch · its length
   bool forced_routing = true;   ///< experts by the token's place, so that all get equally many
   double loss_scale = 1;        ///< 1 / tokens of the global batch
   double loss = 0;              ///< added to, not scaled
+  double mtp_loss = 0;          ///< the same, of multi-token prediction
 };
 
 /// A block of one micro-batch: its ops' buffers, and its parameters in the order of the block's list.

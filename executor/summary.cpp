@@ -25,6 +25,7 @@ std::vector<RunFollower::Step> RunFollower::poll() {
     Step& step = steps_[at];
     step.number = number;
     step.loss += (*line)["loss"].get<double>();
+    if (line->contains("mtp_loss")) step.mtp_loss = step.mtp_loss.value_or(0) + (*line)["mtp_loss"].get<double>();
     step.seconds = std::max(step.seconds, (*line)["step_time_s"].get<double>());
     ++step.ranks;
     const auto rank = (*line)["rank"].get<std::size_t>();
@@ -60,8 +61,10 @@ Json RunFollower::summary() const {
   json["restarts"] = restarts_;
   std::vector<double> times;
   Json losses = Json::array();
+  Json mtp_losses = Json::array();
   for (std::size_t i = 0; i < reported_; ++i) {
     losses.push_back(steps_[i].loss);
+    if (steps_[i].mtp_loss) mtp_losses.push_back(*steps_[i].mtp_loss);
     if (static_cast<int>(i) >= warmup_) times.push_back(steps_[i].seconds);
   }
   if (!times.empty()) {
@@ -70,6 +73,7 @@ Json RunFollower::summary() const {
     json["step_time_s"] = times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
   }
   json["loss"] = std::move(losses);
+  if (!mtp_losses.empty()) json["mtp_loss"] = std::move(mtp_losses);
   Json memory = Json::array();
   for (std::size_t rank = 0; rank < peaks_.size(); ++rank)
     if (peaks_[rank] >= 0) memory.push_back(Json{{"rank", rank}, {"peak_allocated_bytes", peaks_[rank]}});

@@ -64,6 +64,7 @@ Choices models() {
       {"biases", [](Plan& p) { p.model.qkv_bias = p.model.out_bias = p.model.mlp_bias = true; }},
       {"tied tables", [](Plan& p) { p.model.tied_embeddings = true; }},
       {"multi-token prediction", [](Plan& p) { p.model.mtp_layers = 1; }},
+      {"multi-token prediction over several tokens", [](Plan& p) { p.model.mtp_layers = 2; }},
       {"norms of queries and keys", [](Plan& p) { p.model.qk_norm = QkNorm::per_head; }},
       {"attention sinks", [](Plan& p) { p.model.attention_sinks = true; }},
       {"gated attention output", [](Plan& p) { p.model.output_gate = true; }},

@@ -152,7 +152,7 @@ Block make_head(const LayerContext& context) {
   return b.finish();
 }
 
-Block make_mtp(const LayerContext& context, const LayerShape& shape) {
+Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_table) {
   BlockBuilder b(context, BlockKind::mtp, "multi-token prediction: " + shape_name(shape));
   const LayerContext& c = context;
   const std::int64_t h = c.model->hidden;
@@ -163,8 +163,7 @@ Block make_mtp(const LayerContext& context, const LayerShape& shape) {
   b.compute(Segment::residual, {border.x}, {border.y}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
   b.prefix("mtp/");
   const int embedded = b.activation("embedded", share);
-  // Across stages the last one holds a copy of the input table; the output table is the main head's.
-  Embedding embedding(context.layout.pp > 1 && !context.model->tied_embeddings);
+  Embedding embedding(holds_table); // the output table is the main head's
   embedding.forward(b, embedded);
   const Norm norm_hidden = declare_norm(b, border.x, "norm_hidden");
   const Norm norm_embedded = declare_norm(b, embedded, "norm_embedded");

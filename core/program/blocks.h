@@ -21,6 +21,6 @@ namespace foretrain {
 /// Final norm, output table and loss; the last block of the last stage.
 [[nodiscard]] Block make_head(const LayerContext& context);
 /// A multi-token-prediction layer with its norms, projection, and its own pass through head and loss.
-[[nodiscard]] Block make_mtp(const LayerContext& context, const LayerShape& shape);
+[[nodiscard]] Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_table);
 
 } // namespace foretrain

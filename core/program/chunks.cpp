@@ -41,18 +41,21 @@ ChunkPlan chunk_plan(const ModelSpec& model, const std::vector<LayerShape>& shap
     plan.blocks.push_back(std::move(key));
     plan.layers.push_back(layer);
   };
-  if (depth == 0) add({BlockKind::embedding, {}, false}, -1);
+  if (depth == 0) add({BlockKind::embedding, {}, false, false}, -1);
   for (int done = 0; done < count;) {
     const bool recomputed = done < checkpoints.recomputed;
     const int span = recomputed ? std::min(checkpoints.span, count - done) : 1;
-    BlockKey key{BlockKind::layer, {}, recomputed};
+    BlockKey key{BlockKind::layer, {}, recomputed, false};
     for (int i = 0; i < span; ++i) key.shapes.push_back(shapes[static_cast<std::size_t>(first + done + i)]);
     add(std::move(key), first + done);
     done += span;
   }
   if (at + 1 == layers_per_chunk.size()) {
-    for (int i = 0; i < model.mtp_layers; ++i) add({BlockKind::mtp, {mtp_shape(model)}, false}, model.layers + i);
-    add({BlockKind::head, {}, false}, -1);
+    // Across stages the last one holds a copy of the input table, once; a tied head has it already.
+    const bool copies = layout.pp > 1 && !model.tied_embeddings;
+    for (int i = 0; i < model.mtp_layers; ++i)
+      add({BlockKind::mtp, {mtp_shape(model)}, false, copies && i == 0}, model.layers + i);
+    add({BlockKind::head, {}, false, false}, -1);
   }
   return plan;
 }
@@ -62,7 +65,8 @@ Block make_block(const LayerContext& context, const BlockKey& key) {
   case BlockKind::embedding: return make_embedding(context);
   case BlockKind::layer: return make_layers(context, key.shapes, key.recomputed);
   case BlockKind::head: return make_head(context);
-  case BlockKind::mtp: return make_mtp(context, key.shapes.front());
+  case BlockKind::mtp:
+    return make_mtp(context, key.shapes.front(), key.holds_table);
   }
   return {};
 }

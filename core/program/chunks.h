@@ -12,6 +12,7 @@ struct BlockKey {
   BlockKind kind = BlockKind::layer;
   std::vector<LayerShape> shapes; ///< layer, mtp: the layers inside
   bool recomputed = false;
+  bool holds_table = false; ///< mtp: has the stage's copy of the input table
   bool operator==(const BlockKey&) const = default;
 };
 

@@ -123,7 +123,8 @@ void softmax_gradient(Tensor& logits, const Tensor& maximum, const Tensor& sums,
     for (std::int64_t row = 0; row < count; ++row) {
       T* line = row_of<T>(logits, first + row);
       const S* value = row_of<S>(part, row);
-      const S factor = S(scale) / sum[first + row];
+      const bool counts = ids[first + row] != kNoTarget;
+      const S factor = counts ? S(scale) / sum[first + row] : S(0);
       for (std::int64_t i = 0; i < vocabulary.valid; ++i) line[i] = T(value[i] * factor);
       std::fill(line + vocabulary.valid, line + logits.size(1), T(0));
       const std::int64_t here = ids[first + row] - vocabulary.first;
@@ -200,8 +201,9 @@ double loss_gradient(Tensor& logits, const Tensor& maximum, const Tensor& sums, 
   with_type(logits.scalar_type(), [&](auto value) {
     using S = Sum<decltype(value)>;
     const S* sum = sums.data_ptr<S>();
+    const std::int64_t* ids = targets.data_ptr<std::int64_t>();
     for (std::int64_t row = 0; row < rows; ++row)
-      loss += std::log(static_cast<double>(sum[row])) - static_cast<double>(sum[rows + row]);
+      if (ids[row] != kNoTarget) loss += std::log(static_cast<double>(sum[row])) - static_cast<double>(sum[rows + row]);
     softmax_gradient<decltype(value)>(logits, maximum, sums, targets, vocabulary, scale);
   });
   return loss;

@@ -19,7 +19,8 @@ using at::Tensor;
 inline constexpr double kNormEpsilon = 1e-5;
 /// y = (x − mean) / deviation · w + b; without a bias y = x / rms · w (RMSNorm, arXiv:1910.07467).
 void norm(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y, Tensor& statistics);
-/// Writes dx (plus `residual` when given) and adds to the gradients of weight and bias.
+/// Writes dx (plus `residual` when given) and adds to the gradients of weight and bias. `dy` may be some columns of
+/// wider rows.
 void norm_backward(const Tensor& x, const Tensor& statistics, const Tensor& weight, const Tensor& dy,
                    const Tensor* residual, Tensor& dx, Tensor& dweight, Tensor* dbias);
 
@@ -99,11 +100,13 @@ inline constexpr std::int64_t kLossElements = 1 << 16;
 [[nodiscard]] std::int64_t loss_rows(std::int64_t rows, std::int64_t columns);
 /// Largest logit of each row.
 void loss_maximum(const Tensor& logits, const Vocabulary& vocabulary, Tensor& maximum);
+/// The target of a row without one: it adds nothing to the loss, and its gradient is zero.
+inline constexpr std::int64_t kNoTarget = -1;
 /// sums[0] = Σ exp(logit − maximum); sums[1] = the target's logit − maximum where this rank has it, else 0.
 void loss_sums(const Tensor& logits, const Tensor& maximum, const Tensor& targets, const Vocabulary& vocabulary,
                Tensor& sums);
 /// Writes the gradient of scale · Σ loss over the logits: (softmax − one-hot) · scale, padding zero. Returns
-/// Σ rows (ln sums[0] − sums[1]), not scaled.
+/// Σ rows with a target (ln sums[0] − sums[1]), not scaled.
 double loss_gradient(Tensor& logits, const Tensor& maximum, const Tensor& sums, const Tensor& targets,
                      const Vocabulary& vocabulary, double scale);
 

@@ -50,7 +50,7 @@ template <class T> void norm_backward_rows(const NormGradients& n) {
   S* db = n.dbias ? n.dbias->data_ptr<S>() : nullptr;
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* in = n.x.data_ptr<T>() + row * width;
-    const T* g = n.dy.data_ptr<T>() + row * width;
+    const T* g = n.dy.data_ptr<T>() + row * n.dy.stride(0);
     const T* added = n.residual ? n.residual->data_ptr<T>() + row * width : nullptr;
     T* out = n.dx.data_ptr<T>() + row * width;
     const S mean = db ? statistics[row] : S(0);

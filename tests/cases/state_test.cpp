@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/program/state.h"
@@ -219,6 +220,15 @@ TEST(StateCases, MultiTokenPredictionCarriesAnEmbedding) {
   const Program program = lowered(plan);
   EXPECT_EQ(elements_named(program, program.roles[1], "mtp/embedding"),
             elements_named(program, program.roles[0], "embedding"));
+  const auto sums_copies = [](const Role& role) {
+    return std::any_of(role.step.begin(), role.step.end(), [](const Op& op) { return op.group == Group::embedding; });
+  };
+  EXPECT_TRUE(sums_copies(program.roles[0]));
+  EXPECT_TRUE(sums_copies(program.roles[1]));
+  plan.model.mtp_layers = 2; // read it together
+  const Program deeper = lowered(plan);
+  EXPECT_EQ(elements_named(deeper, deeper.roles[1], "mtp/embedding"),
+            elements_named(program, program.roles[1], "mtp/embedding"));
   plan.model.mtp_layers = 0;
   const Program without = lowered(plan);
   EXPECT_EQ(elements_named(without, without.roles[1], "mtp/embedding"), 0);

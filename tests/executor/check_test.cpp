@@ -81,7 +81,8 @@ TEST(CheckRunnable, NamesWhatItCannotRun) {
          p.model.qkv_bias = true;
        },
        "latent attention"},
-      {"mtp", [](Plan& p) { p.model.mtp_layers = 1; }, "multi-token-prediction"},
+      {"mtp", [](Plan& p) { p.model.mtp_layers = 2; }, "more than one multi-token-prediction layer"},
+      {"mtp with positions", [](Plan& p) { p.model.mtp_layers = 1, p.model.learned_positions = 64; }, "multi-token"},
       {"qk norm", [](Plan& p) { p.model.qk_norm = QkNorm::per_head; }, "norms of queries"},
       {"parallel block", [](Plan& p) { p.model.parallel_block = true; }, "in parallel"},
       {"ulysses inside ring",

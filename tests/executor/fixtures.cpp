@@ -169,6 +169,20 @@ ModelSpec deepseek_like() {
   return m;
 }
 
+ModelSpec with_mtp(ModelSpec model) {
+  model.name += "-mtp";
+  model.mtp_layers = 1;
+  return model;
+}
+
+ModelSpec deepseek_mtp_like() {
+  ModelSpec m = with_mtp(deepseek_like());
+  m.moe = mixtral_like().moe;
+  m.moe->every = 1;
+  m.moe->first_dense = 1;
+  return m;
+}
+
 RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, bool forced_routing,
                        const Besides& besides) {
   static const bool counts = (install_counting_allocator(), true);

@@ -57,6 +57,10 @@ struct Besides {
 [[nodiscard]] ModelSpec mixtral_like();
 /// Latent attention.
 [[nodiscard]] ModelSpec deepseek_like();
+/// The same with experts in all layers but the first, and a layer that predicts one more token.
+[[nodiscard]] ModelSpec deepseek_mtp_like();
+/// `model` with such a layer.
+[[nodiscard]] ModelSpec with_mtp(ModelSpec model);
 
 inline constexpr int kSteps = 5;
 /// Runs a plan, and the same model and job in one process without pipeline, splits, sharding and recomputation: losses,

@@ -85,7 +85,7 @@ std::vector<Factor> factors() {
   return {
       {"model",
        {model("llama", llama_like()), model("tied", llama_like(true)), model("gpt", gpt_like()),
-        model("mixtral", mixtral_like()), model("deepseek", deepseek_like())}},
+        model("mixtral", mixtral_like()), model("deepseek", deepseek_like()), model("mtp", deepseek_mtp_like())}},
       {"tensor",
        {{"tp1", [](Plan&) {}},
         {"tp2", [](Plan& p) { p.layout.tp = 2; }},
@@ -119,8 +119,7 @@ std::vector<Factor> factors() {
         {"full", [](Plan& p) { p.layout.recompute.kind = RecomputeKind::full; }},
         {"selective", selective}}},
       {"optimizer", {optimizer(OptimizerKind::adamw), optimizer(OptimizerKind::lion), optimizer(OptimizerKind::sgd)}},
-      {"state",
-       {{"beside", [](Plan&) {}}, {"on-host", [](Plan& p) { p.layout.offload.optimizer = true; }}}},
+      {"state", {{"beside", [](Plan&) {}}, {"on-host", [](Plan& p) { p.layout.offload.optimizer = true; }}}},
   };
 }
 

@@ -32,12 +32,30 @@ public:
     Tensor x = of("embedding").index_select(0, all.narrow(0, 0, length_));
     if (model_.learned_positions > 0) x = x + of("positions").narrow(0, 0, length_);
     for (int layer = 0; layer < model_.layers; ++layer) x = run_layer(x, sequence, layer);
-    const Tensor table = of(model_.tied_embeddings ? "embedding" : "head");
-    const Tensor logits = at::matmul(norm(x, "final_norm"), table.t());
-    return -at::log_softmax(logits, -1).gather(1, all.narrow(0, 1, length_).unsqueeze(1)).mean();
+    const auto nats = static_cast<double>(length_);
+    return (cross_entropy(x, "final_norm", all, 1) + kMtpLossWeight * mtp_loss(x, sequence, all)) / nats;
   }
 
 private:
+  /// Sum over the tokens whose `ahead`th successor is of the sequence.
+  [[nodiscard]] Tensor cross_entropy(const Tensor& x, const std::string& name, const Tensor& tokens,
+                                     std::int64_t ahead) const {
+    const Tensor table = of(model_.tied_embeddings ? "embedding" : "head");
+    const Tensor logits = at::matmul(norm(x, name), table.t());
+    const std::int64_t known = std::min(length_, tokens.size(0) - ahead);
+    const Tensor chosen =
+        at::log_softmax(logits, -1).narrow(0, 0, known).gather(1, tokens.narrow(0, ahead, known).unsqueeze(1));
+    return -chosen.sum();
+  }
+  /// DeepSeek-V3 (arXiv:2412.19437), equations 21 to 24, one token more.
+  [[nodiscard]] Tensor mtp_loss(const Tensor& x, std::int64_t sequence, const Tensor& tokens) const {
+    if (model_.mtp_layers == 0) return at::zeros({}, at::kDouble);
+    const std::string name = "layers." + std::to_string(model_.layers) + ".mtp.";
+    const Tensor next = of("embedding").index_select(0, tokens.narrow(0, 1, length_));
+    const Tensor joined = at::cat({norm(x, name + "norm_hidden"), norm(next, name + "norm_embedded")}, 1);
+    const Tensor state = run_layer(linear(joined, name + "projection"), sequence, model_.layers);
+    return cross_entropy(state, name + "final_norm", tokens, 2);
+  }
   [[nodiscard]] Tensor of(const std::string& name) const { return leaves_.at(name); }
   [[nodiscard]] Tensor linear(const Tensor& x, const std::string& name) const {
     const Tensor y = at::matmul(x, of(name).t());
@@ -119,7 +137,9 @@ private:
     const Tensor attended = model_.latent ? latent_attention(in, at_layer) : attention(in, at_layer);
     const Tensor middle = x + linear(attended, at_layer + "attention_out");
     const Tensor normed = norm(middle, at_layer + "norm2");
-    const bool moe = layer_shapes(model_)[static_cast<std::size_t>(layer)].feed_forward == FeedForward::moe;
+    const LayerShape shape =
+        layer < model_.layers ? layer_shapes(model_)[static_cast<std::size_t>(layer)] : mtp_shape(model_);
+    const bool moe = shape.feed_forward == FeedForward::moe;
     return middle + (moe ? experts(normed, at_layer, sequence) : feed_forward(normed, at_layer + "ffn"));
   }
 
@@ -144,7 +164,9 @@ void compare(const ModelSpec& model) {
                static_cast<double>(plan.job.global_batch);
   loss.backward();
 
-  EXPECT_NEAR(outcome.losses.front() / loss.item<double>(), 1, kRounding);
+  double total = outcome.losses.front();
+  for (const StepRecord& record : outcome.records.front()) total += kMtpLossWeight * record.mtp_loss.value_or(0);
+  EXPECT_NEAR(total / loss.item<double>(), 1, kRounding);
   for (const auto& [name, leaf] : graph.leaves()) {
     const Tensor gradient = outcome.gradients.front().at(name).view(leaf.sizes());
     EXPECT_LT(distance(gradient, leaf.grad()), kRounding) << name;
@@ -165,6 +187,14 @@ TEST(WholeModel, MixtralLikeEqualsAutograd) {
 }
 TEST(WholeModel, DeepseekLikeEqualsAutograd) {
   compare(deepseek_like());
+}
+TEST(WholeModel, MultiTokenPredictionEqualsAutograd) {
+  compare(with_mtp(llama_like()));
+  compare(with_mtp(llama_like(true)));
+  ModelSpec layer_norm = with_mtp(llama_like());
+  layer_norm.norm = NormKind::layer;
+  compare(layer_norm);
+  compare(deepseek_mtp_like());
 }
 
 } // namespace

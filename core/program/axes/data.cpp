@@ -158,6 +158,8 @@ void bucketed_reduction(const LayerContext& c, const Program& program, const Rol
     place.position = position;
     place.when = When::last_micro_batch;
     const bool last = position == 0;
+    // Multi-token prediction adds to the gradient of the head's table after the head.
+    if (!last && block_at(program, chunk, position - 1).kind == BlockKind::mtp) continue;
     if (last || (splits && pending.dense >= bucket)) {
       place.covers = range(position, std::exchange(dense_end, position));
       place.allocates = place.frees = reduction_temporary(c, program, chunk, place.covers, false);

@@ -13,27 +13,39 @@ const Block& block_at(const Program& program, const Chunk& chunk, int position) 
   return program.blocks[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])];
 }
 
-/// The table of the embedding, for a head that has none of its own.
+/// An input or output table of the stage, for a block that has none of its own.
 Parameter table_of(const LayerContext& c) {
   const std::int64_t h = c.model->hidden;
   return {"embedding", {c.vocab_padded, h}, {c.vocab_padded / c.layout.tp, h}, false, false};
 }
 
-bool lacks_table(const LayerContext& c, const Block& block) {
-  return block.kind == BlockKind::head && c.model->tied_embeddings && c.layout.pp == 1;
+/// Tables that a block reads and other blocks of its stage hold.
+int tables_lacked(const LayerContext& c, const Block& block) {
+  const bool tied = c.model->tied_embeddings;
+  const auto has_table = [](const Parameter& parameter) { return parameter.name == "mtp/embedding"; };
+  switch (block.kind) {
+  case BlockKind::head:
+    return tied && c.layout.pp == 1 ? 1 : 0;
+  case BlockKind::mtp: // the output table, and the input table where that is another one and elsewhere
+    return tied || std::any_of(block.parameters.begin(), block.parameters.end(), has_table) ? 1 : 2;
+  case BlockKind::embedding:
+  case BlockKind::layer:
+    break;
+  }
+  return 0;
 }
 
 /// Parameters that a block reads, or whose gradients one pass over it adds to.
 std::vector<Parameter> read_by(const LayerContext& c, const Block& block) {
   std::vector<Parameter> list = block.parameters;
-  if (lacks_table(c, block)) list.push_back(table_of(c));
+  list.insert(list.end(), static_cast<std::size_t>(tables_lacked(c, block)), table_of(c));
   return list;
 }
 std::vector<Parameter> written_in(const LayerContext& c, const Block& block, Pass pass) {
   std::vector<Parameter> list;
   for (const int index : gradients_written(block, pass))
     list.push_back(block.parameters[static_cast<std::size_t>(index)]);
-  if (lacks_table(c, block) && pass != Pass::input) list.push_back(table_of(c));
+  if (pass != Pass::input) list.insert(list.end(), static_cast<std::size_t>(tables_lacked(c, block)), table_of(c));
   return list;
 }
 

@@ -87,8 +87,11 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     const Bytes joined = ours ? op.bytes : Bytes(0);
     add(std::move(op), joined);
   }
+  // The last stage has a copy of the input table where its head is tied to it, or multi-token prediction reads it
+  // (Megatron-LM megatron/core/distributed/finalize_model_grads.py, _get_shared_word_embedding_weight).
+  const bool copied = c.model->tied_embeddings || c.model->mtp_layers > 0;
   const bool end_stage = role.stage == 0 || role.stage == program.stages - 1;
-  if (c.model->tied_embeddings && program.stages > 1 && end_stage && !c.job->lora) {
+  if (copied && program.stages > 1 && end_stage && !c.job->lora) {
     const std::int64_t table = c.vocab_padded / c.layout.tp * c.model->hidden;
     const bool shard_only = s.family == SemanticsFamily::foretrain && !once;
     Op op = transfer(Collective::all_reduce, Group::embedding, gradient_dtype(c),
