@@ -75,6 +75,26 @@ Result<RankPlace> place_from_environment(int world) {
   return place;
 }
 
+Result<int> restarts_from_environment(int most) {
+  constexpr int kMost = 1'000'000;
+  const char* told = std::getenv("TORCHELASTIC_MAX_RESTARTS");
+  if (told && std::string(told) == "0" && !std::getenv(kRestartVariable))
+    return fail("--max-restarts", std::to_string(most) + " here, but torchrun starts ranks again 0 times",
+                "torchrun --max-restarts=" + std::to_string(most));
+  for (const char* name : {kRestartVariable, "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"}) {
+    const char* text = std::getenv(name);
+    if (!text) continue;
+    FORETRAIN_TRY(const int count, number_in(name, text, 0, kMost));
+    if (count > most)
+      return fail(name, "restart " + std::to_string(count) + " of " + std::to_string(most) + " (--max-restarts)",
+                  "give the run up, or allow more");
+    return count;
+  }
+  return fail("--max-restarts", "nobody here starts lost ranks again",
+              "torchrun --max-restarts does (mpirun does not); a script that starts the ranks in a loop sets " +
+                  std::string(kRestartVariable) + " to 0, 1, …");
+}
+
 Result<RankPlace> place_from_launcher(int rank, const std::string& rendezvous, int world) {
   const std::size_t colon = rendezvous.rfind(':');
   if (rank >= world || colon == std::string::npos)

@@ -8,6 +8,7 @@
 namespace foretrain {
 
 inline constexpr const char* kTokenVariable = "FORETRAIN_TOKEN";
+inline constexpr const char* kRestartVariable = "FORETRAIN_RESTART";
 
 /// Which rank this process is, and where it meets the others.
 struct RankPlace {
@@ -22,6 +23,12 @@ struct RankPlace {
 /// MASTER_ADDR and MASTER_PORT say where rank 0 listens; FORETRAIN_TOKEN what a rank must show.
 /// Errors: a variable is missing, is no number, or the world is another than the plan's.
 [[nodiscard]] Result<RankPlace> place_from_environment(int world);
+
+/// How often the ranks were started again before, as whoever starts them says: FORETRAIN_RESTART (a batch script),
+/// TORCHELASTIC_RESTART_COUNT (torchrun), SLURM_RESTART_COUNT (a job that was queued again); the first that is there.
+/// Errors: none is, so that nobody would start them again (mpirun never does); torchrun was not told to; more than
+/// `most`.
+[[nodiscard]] Result<int> restarts_from_environment(int most);
 
 /// From the arguments that the local launcher gives: a rank, and "host:port" where it listens.
 [[nodiscard]] Result<RankPlace> place_from_launcher(int rank, const std::string& rendezvous, int world);

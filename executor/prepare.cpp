@@ -46,6 +46,7 @@ void prepare_restart(RunSettings& settings) {
   if (!checkpoint || checkpoint->state.steps >= settings.steps) return;
   settings.resume = *newest;
   settings.first_step = checkpoint->state.steps;
+  settings.weights.clear(); // a checkpoint has its own
 }
 
 } // namespace foretrain

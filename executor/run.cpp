@@ -1,7 +1,6 @@
 #include "executor/run.h"
 
 #include <exception>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include <ATen/Parallel.h>
 #include <torch/version.h>
 
-#include "core/base/digest.h"
 #include "core/spec/io.h"
 #include "executor/allocator.h"
 #include "executor/checkpoint/hugging_face.h"
@@ -31,7 +29,6 @@ namespace foretrain {
 namespace {
 
 constexpr std::chrono::milliseconds kLastWords{2'000}; ///< that ranks may need to hear of a failure
-constexpr const char* kVersion = "foretrain " FORETRAIN_VERSION ", LibTorch " TORCH_VERSION;
 
 /// Waits until every rank has come. Error: one did not, named.
 Result<void> meet(RendezvousClient& client, int rank, int world, std::chrono::milliseconds timeout) {
@@ -143,6 +140,10 @@ Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousP
   const std::string address = settings.address.empty() ? client->address() : settings.address;
   if (auto met = meet(*client, rank, runnable.program.mesh.world(), settings.timeout); !met) return met;
   if (rank == 0) { // the others wait for what comes after this
+    if (settings.restarts > 0) {
+      const Json line = {{"number", settings.restarts}, {"step", settings.first_step}, {"because", "a rank was lost"}};
+      if (auto written = append_line(settings.out, Json{{"restart", line}}); !written) return written;
+    }
     if (auto written = append_line(settings.out, header_of(runnable, settings, link.get())); !written) return written;
     client->set("header", "written");
   } else {
@@ -194,19 +195,6 @@ Result<void> guarded_run(const Runnable& runnable, int rank, const RendezvousPla
 }
 
 } // namespace
-
-Fingerprint fingerprint_of(const Runnable& runnable, const RunSettings& settings) {
-  std::ostringstream text;
-  text.precision(17);
-  text << settings.steps << " steps, seed " << settings.seed << ", learning rate " << settings.learning_rate
-       << ", clip norm " << settings.clip_norm << ", tokens " << settings.data.dump() << ", "
-       << id_of(settings.backend);
-  if (settings.first_step > 0) text << ", from step " << settings.first_step;
-  if (!settings.weights.empty()) text << ", weights given";
-  if (!settings.checkpoint.folder.empty())
-    text << ", checkpoints every " << settings.checkpoint.every << (settings.checkpoint.background ? " behind" : "");
-  return {kVersion, digest(to_json(runnable.plan).dump()), text.str(), runnable.program.mesh.world()};
-}
 
 Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rendezvous, const RunSettings& settings) {
   schedule_as_batch();

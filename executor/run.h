@@ -33,6 +33,7 @@ struct RunSettings {
   std::uint64_t seed = 1;
   double learning_rate = 1e-3;
   double clip_norm = 1;
+  int restarts = 0;          ///< how often whoever starts the ranks has started them again
   std::filesystem::path out; ///< every rank appends its records, one JSON document a line
   RecordOps ops = RecordOps::first;
   CheckpointOptions checkpoint;
@@ -63,7 +64,8 @@ struct Runnable {
 /// sets what follows from them. Errors: of `TokenFile::open`, `read_checkpoint`, `check_same_training`; no step is left; the
 /// folder for checkpoints has some of another run.
 [[nodiscard]] Result<void> prepare_run(const Plan& plan, RunSettings& settings);
-/// After a failure: goes on from the newest checkpoint of this run, or from where it began when there is none.
+/// After a failure, before `prepare_run`: goes on from the newest checkpoint of this run, or from where it began when
+/// there is none.
 void prepare_restart(RunSettings& settings);
 
 /// What all ranks of this run have in common.

@@ -41,7 +41,7 @@ bool alive(pid_t process) {
   std::ifstream in("/proc/" + std::to_string(process) + "/cmdline");
   std::string words;
   std::getline(in, words);
-  return words.find("foretrain-run") != std::string::npos;
+  return words.find("foretrain-rank") != std::string::npos || words.find("foretrain-run") != std::string::npos;
 }
 
 class KillTest : public ForetrainRun {

@@ -204,6 +204,88 @@ TEST_F(ResumeTest, RestartsAfterLostRanksAndGetsTheSameLosses) {
   EXPECT_NE(text_of("err.txt").find("restart 2 of 2"), std::string::npos) << text_of("err.txt");
 }
 
+/// Ranks as torchrun starts them: all again when one was lost, with one more in their count.
+class TorchrunTest : public ResumeTest {
+protected:
+  void SetUp() override {
+    ResumeTest::SetUp();
+    set("WORLD_SIZE", "2");
+    set("MASTER_ADDR", "127.0.0.1");
+    set("MASTER_PORT", std::to_string(20'000 + getpid() % 10'000));
+  }
+  void TearDown() override {
+    for (const std::string& name : names_) unsetenv(name.c_str());
+    ResumeTest::TearDown();
+  }
+  void set(const std::string& name, const std::string& value) {
+    setenv(name.c_str(), value.c_str(), 1);
+    names_.push_back(name);
+  }
+  [[nodiscard]] std::vector<pid_t> start_ranks(int steps, int most) {
+    std::vector<pid_t> ranks;
+    for (const char* rank : {"0", "1"}) {
+      set("RANK", rank);
+      ranks.push_back(start({at("plan.json"), "--launcher", "env", "--steps", std::to_string(steps), "--ops", "none",
+                             "--out", at("run.json"), "--checkpoint", at("c"), "--checkpoint-every", "10",
+                             "--max-restarts", std::to_string(most), "--timeout", "20"}));
+    }
+    return ranks;
+  }
+  /// Of both ranks: each says it in its own words.
+  void expect_refused(int most, const std::string& says) {
+    for (const pid_t rank : start_ranks(4, most)) EXPECT_EQ(wait_for(rank), 1);
+    EXPECT_NE(text_of("err.txt").find(says), std::string::npos) << text_of("err.txt");
+  }
+
+private:
+  std::vector<std::string> names_;
+};
+
+TEST_F(TorchrunTest, GoesOnFromTheNewestCheckpointWhenRanksAreStartedAgain) {
+  constexpr int kSteps = 60;
+  write("plan.json", plan_text(R"("tp": 2)"));
+  ASSERT_EQ(train("plan.json", kSteps, "whole.json"), 0) << text_of("err.txt");
+  set("TORCHELASTIC_MAX_RESTARTS", "2");
+  set("TORCHELASTIC_RESTART_COUNT", "0");
+  std::vector<pid_t> ranks = start_ranks(kSteps, 2);
+  ASSERT_TRUE(wait_for_checkpoint("c", 10)) << text_of("err.txt");
+  kill(ranks[1], SIGKILL);
+  EXPECT_EQ(wait_for(ranks[1]), 128 + SIGKILL);
+  EXPECT_EQ(wait_for(ranks[0]), 1) << "it notices, and ends";
+  const auto newest = newest_checkpoint(at("c"));
+  ASSERT_TRUE(newest);
+  set("TORCHELASTIC_RESTART_COUNT", "1");
+  for (const pid_t rank : start_ranks(kSteps, 2)) EXPECT_EQ(wait_for(rank), 0) << text_of("err.txt");
+
+  std::vector<double> losses; // of what was done again, the later ones
+  int from = -1;
+  for (const Json& line : lines_of("run.json")) {
+    if (line.contains("restart")) {
+      from = line["restart"]["step"].get<int>();
+      losses.resize(static_cast<std::size_t>(from));
+    }
+    if (!line.contains("loss")) continue;
+    const auto step = line["step"].get<std::size_t>();
+    if (losses.size() <= step) losses.resize(step + 1);
+    losses[step] += line["loss"].get<double>();
+  }
+  EXPECT_EQ(newest->filename(), checkpoint_name(from));
+  EXPECT_EQ(losses, losses_of("whole.json"));
+}
+
+TEST_F(TorchrunTest, RefusesRestartsThatNobodyMakes) {
+  write("plan.json", plan_text(R"("tp": 2)"));
+  expect_refused(2, "nobody here starts lost ranks again"); // mpirun's ranks
+  set("TORCHELASTIC_MAX_RESTARTS", "0");
+  set("TORCHELASTIC_RESTART_COUNT", "0");
+  expect_refused(2, "torchrun --max-restarts=2");
+  set("TORCHELASTIC_MAX_RESTARTS", "9");
+  set("TORCHELASTIC_RESTART_COUNT", "3");
+  expect_refused(2, "restart 3 of 2");
+  set("FORETRAIN_RESTART", "x");
+  expect_refused(2, "FORETRAIN_RESTART");
+}
+
 TEST_F(ResumeTest, GivesUpWhenAllRestartsAreUsed) {
   write("plan.json", plan_text(R"("tp": 2)"));
   std::string pairs;
