@@ -97,6 +97,7 @@ std::vector<Comparison> compare(const RunFacts& run, const Prediction& predictio
   if (!run.step_seconds.empty())
     out.push_back({"step_time", std::nullopt, "s", prediction.step_time.value, median_of(run.step_seconds)});
   add_memory(run, prediction, out);
+  out.insert(out.end(), run.host.begin(), run.host.end());
   if (simulation) add_parts(run, *simulation, out);
   add_peaks(run, out);
   add_ops(run, out);

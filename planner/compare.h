@@ -45,10 +45,11 @@ struct RunFacts {
   std::vector<int> stage;                               ///< by rank
   std::vector<ComparedOp> ops;
   std::vector<ComparedPeak> peaks;
+  std::vector<Comparison> host; ///< each rank's memory of the host: "host/optimizer", "host/checkpoint_copy"
 };
 
-/// The step, each rank's memory (as a whole and by slot), each rank's time by axis, and each rank's time by kind of op. `simulation` gives the
-/// time by axis with its waiting; without it those rows are left out.
+/// The step, each rank's memory (as a whole, on the host and by slot), each rank's time by axis, and each rank's time
+/// by kind of op. `simulation` gives the time by axis with its waiting; without it those rows are left out.
 [[nodiscard]] std::vector<Comparison> compare(const RunFacts& run, const Prediction& prediction,
                                               const Simulation* simulation);
 

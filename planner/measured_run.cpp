@@ -46,7 +46,7 @@ void go_back(const Json& restart, MeasuredRun& run) {
   }
 }
 
-void read_checkpoint(const Json& line, std::vector<MeasuredCheckpoint>& checkpoints) {
+void read_checkpoint(const Json& line, MeasuredRank& rank, std::vector<MeasuredCheckpoint>& checkpoints) {
   const int steps = line.at("steps").get<int>();
   if (checkpoints.empty() || checkpoints.back().steps != steps) checkpoints.push_back({steps, 0, 0, 0, false});
   MeasuredCheckpoint& checkpoint = checkpoints.back();
@@ -54,6 +54,7 @@ void read_checkpoint(const Json& line, std::vector<MeasuredCheckpoint>& checkpoi
   checkpoint.stall_seconds = std::max(checkpoint.stall_seconds, line.at("stall_s").get<double>());
   checkpoint.write_seconds = std::max(checkpoint.write_seconds, line.at("write_s").get<double>());
   checkpoint.background = line.value("background", false);
+  if (checkpoint.background) rank.copied_bytes = std::max(rank.copied_bytes, line["bytes"].get<std::int64_t>());
 }
 
 void read_step(const Json& line, int first, MeasuredRank& rank, std::vector<double>& losses) {
@@ -62,6 +63,7 @@ void read_step(const Json& line, int first, MeasuredRank& rank, std::vector<doub
   if (rank.step_seconds.size() <= step) rank.step_seconds.resize(step + 1);
   rank.step_seconds[step] = line.at("step_time_s").get<double>();
   rank.peak_bytes = std::max(rank.peak_bytes, line.value("peak_allocated_bytes", std::int64_t{-1}));
+  rank.host_peak_bytes = std::max(rank.host_peak_bytes, line.value("peak_host_bytes", std::int64_t{-1}));
   if (losses.size() <= step) losses.resize(step + 1);
   losses[step] += line.at("loss").get<double>();
   if (!rank.trace.empty() || !line.contains("ops")) return;
@@ -88,7 +90,7 @@ void read_line(const Json& line, MeasuredRun& run) {
   if (run.ranks.size() <= number) run.ranks.resize(number + 1);
   MeasuredRank& rank = run.ranks[number];
   if (line.contains("op_times")) return read_times(line["op_times"], rank);
-  if (line.contains("checkpoint")) return read_checkpoint(line["checkpoint"], run.checkpoints);
+  if (line.contains("checkpoint")) return read_checkpoint(line["checkpoint"], rank, run.checkpoints);
   if (line.contains("error")) {
     rank.error = line["error"].get<std::string>();
     if (run.failure.empty()) run.failure = rank.error; // until the launcher knows better

@@ -186,7 +186,8 @@ int open_channel(DeviceLink& link, c10d::Store& store, const std::string& key, i
 }
 
 /// Lanes between neighbours that this member is an end of. All members open theirs in one order: each has two ends, so
-/// the first that is not open yet has both waiting for it.
+/// the first that is not open yet has both waiting for it. Each moves a number at once: the first transfer connects two
+/// devices and returns only when both have issued it, which a Program does not promise.
 std::map<Lane, int> open_lanes(DeviceLink& link, c10d::Store& store, const std::string& prefix, const Member& me) {
   std::map<Lane, int> lanes;
   for (int from = 0; from < me.size; ++from)
@@ -196,7 +197,10 @@ std::map<Lane, int> open_lanes(DeviceLink& link, c10d::Store& store, const std::
       if (!neighbours || (me.index != from && me.index != to)) continue;
       for (const bool gradients : {false, true}) {
         const std::string key = prefix + "/" + std::to_string(from) + "-" + std::to_string(to) + (gradients ? "b" : "f");
-        lanes[{from, to, gradients}] = open_channel(link, store, key, me.index == std::min(from, to) ? 0 : 1, 2);
+        const bool lower = me.index == std::min(from, to);
+        const int channel = open_channel(link, store, key, lower ? 0 : 1, 2);
+        link.exchange(channel, {{me.index == from, lower ? 1 : 0, elements_of(at::zeros({1}, at::kFloat))}})->wait();
+        lanes[{from, to, gradients}] = channel;
       }
     }
   return lanes;

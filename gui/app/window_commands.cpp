@@ -165,6 +165,16 @@ void add_commands(MainWindow& w) {
            w.view("run")->act("start");
          },
          [&w, has_row] { return has_row() && !w.view("run")->busy(); }, nullptr, true});
+  c.add({"run.options", "Layout", "Checkpoints, data and weights of the run", "", [&w] {
+           w.show_view("run");
+           w.view("run")->act("options");
+         }});
+  c.add({"run.export-weights", "Layout", "Export a checkpoint's weights", "",
+         [&w] {
+           w.show_view("run");
+           w.view("run")->act("export");
+         },
+         [&w] { return !w.view("run")->busy() && !w.session().environment().executor.empty(); }, nullptr, true});
   c.add({"run.cancel", "Layout", "Cancel the run", "", [&w] { w.view("run")->act("cancel"); },
          [&w] { return w.view("run")->busy(); }});
   c.add({"runs.calibrate", "Layout", "Calibrate from the runs of this session", "",

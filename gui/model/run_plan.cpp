@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -27,11 +28,59 @@ std::vector<std::string> run_arguments(const RunRequest& request, const std::str
                                     "--db",       database,
                                     "--out",      folder,
                                     "--json"};
+  const auto add = [&words](const char* name, const std::string& value) {
+    if (!value.empty()) words.insert(words.end(), {name, value});
+  };
+  add("--checkpoint", request.checkpoint);
+  if (request.checkpoint_every > 0) add("--checkpoint-every", std::to_string(request.checkpoint_every));
+  if (request.checkpoint_background) words.emplace_back("--checkpoint-background");
+  add("--resume", request.resume);
+  if (request.max_restarts > 0) add("--max-restarts", std::to_string(request.max_restarts));
+  add("--tokens", request.tokens);
+  if (!request.tokens.empty()) add("--token-type", request.token_type);
+  add("--weights", request.weights);
   if (request.launcher != "slurm") return words;
   if (!request.time.empty()) words.insert(words.end(), {"--time", request.time});
   if (!request.partition.empty()) words.insert(words.end(), {"--partition", request.partition});
   for (const std::string& option : request.sbatch) words.push_back("--sbatch=" + option);
   return words;
+}
+
+std::optional<std::string> problem_of(const RunRequest& request) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool saves = !request.checkpoint.empty();
+  if (!saves && request.checkpoint_every > 0) return "Checkpoints every so many steps need a folder.";
+  if (!saves && request.checkpoint_background) return "Checkpoints in the background need a folder.";
+  if (!saves && request.max_restarts > 0) return "Restarts go on from checkpoints: name a folder for them.";
+  if (saves && fs::exists(request.checkpoint, ignored) && !fs::is_directory(request.checkpoint, ignored))
+    return "Checkpoints go into a folder; " + request.checkpoint + " is none.";
+  if (!request.resume.empty() && !request.weights.empty())
+    return "A checkpoint has weights of its own: resume, or start from given weights.";
+  for (const auto& [folder, what] :
+       {std::pair{request.resume, "checkpoint to resume from"}, std::pair{request.weights, "folder of weights"}})
+    if (!folder.empty() && !fs::is_directory(folder, ignored))
+      return "There is no " + std::string(what) + " " + folder + ".";
+  if (request.tokens.empty()) return std::nullopt;
+  if (!fs::is_regular_file(request.tokens, ignored)) return "There is no file of tokens " + request.tokens + ".";
+  const std::uintmax_t width = request.token_type == "uint32" ? 4 : 2;
+  const std::uintmax_t bytes = fs::file_size(request.tokens, ignored);
+  if (bytes == 0 || bytes % width != 0)
+    return fmt::format("{} has {} bytes: no whole number of tokens of {} bytes.", request.tokens, bytes, width);
+  return std::nullopt;
+}
+
+std::vector<std::string> export_arguments(const RunRequest& request, const std::string& folder) {
+  return {"--resume", request.resume.empty() ? request.checkpoint : request.resume, "--export", folder};
+}
+
+std::optional<std::string> export_problem_of(const RunRequest& request, const std::string& folder) {
+  std::error_code ignored;
+  const std::string& from = request.resume.empty() ? request.checkpoint : request.resume;
+  if (from.empty()) return "Weights are those of a checkpoint: name the folder where it is.";
+  if (!std::filesystem::is_directory(from, ignored)) return "There is no checkpoint " + from + ".";
+  if (folder.empty()) return "Name a folder to export the weights to.";
+  return std::nullopt;
 }
 
 std::filesystem::path new_run_folder(const std::filesystem::path& database) {

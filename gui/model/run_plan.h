@@ -21,11 +21,25 @@ struct RunRequest {
   std::string time;                ///< Slurm's limit, "00:30:00"; empty: the partition's
   std::string partition;           ///< empty: the default one
   std::vector<std::string> sbatch; ///< further options of sbatch, as they stand
+  std::string checkpoint;          ///< folder; empty: none is made
+  int checkpoint_every = 0;        ///< steps; 0: after the last one alone
+  bool checkpoint_background = false;
+  std::string resume;                ///< a checkpoint or a folder of them; empty: from the beginning
+  int max_restarts = 0;              ///< after lost ranks
+  std::string tokens;                ///< file; empty: synthetic ones
+  std::string token_type = "uint16"; ///< or "uint32"
+  std::string weights;               ///< folder under Hugging Face's names; empty: initial ones
 };
 
 /// Words behind `foretrain` that run the plan of a file and keep the run in a database.
 [[nodiscard]] std::vector<std::string> run_arguments(const RunRequest& request, const std::string& plan,
                                                      const std::string& database, const std::string& folder);
+/// What of a request cannot be, as a sentence; nothing where it can be tried.
+[[nodiscard]] std::optional<std::string> problem_of(const RunRequest& request);
+/// Words behind `foretrain-run` that write the weights of a request's checkpoints under Hugging Face's names.
+[[nodiscard]] std::vector<std::string> export_arguments(const RunRequest& request, const std::string& folder);
+/// The same of an export: no checkpoint is named, no folder to write into.
+[[nodiscard]] std::optional<std::string> export_problem_of(const RunRequest& request, const std::string& folder);
 /// Where the files of a run begun now go: beside the database, under a name of its own.
 [[nodiscard]] std::filesystem::path new_run_folder(const std::filesystem::path& database);
 /// Why this machine should not run so many ranks at once; nothing when it may. `prediction` may be null.

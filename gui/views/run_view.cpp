@@ -24,6 +24,7 @@
 #include "gui/plot/chart.h"
 #include "gui/views/all.h"
 #include "gui/views/program.h"
+#include "gui/views/run_form.h"
 
 namespace foretrain::gui {
 namespace {
@@ -37,7 +38,8 @@ public:
   explicit RunView(ViewContext context)
       : View(context), launcher_(new QComboBox(this)), steps_(new QSpinBox(this)), warmup_(new QSpinBox(this)),
         slurm_(new QWidget(this)), time_(new QLineEdit(slurm_)), partition_(new QLineEdit(slurm_)),
-        options_(new QLineEdit(slurm_)), start_(new QPushButton(this)), what_(new QLabel(this)),
+        options_(new QLineEdit(slurm_)), more_(new QPushButton(QStringLiteral("Checkpoints and data"), this)),
+        form_(new RunForm(this)), start_(new QPushButton(this)), what_(new QLabel(this)),
         progress_(new QProgressBar(this)), chart_(new Chart(this)), log_(new QPlainTextEdit(this)),
         program_(new Program(this)), look_(new QTimer(this)) {
     build();
@@ -56,6 +58,8 @@ public:
 
   void act(std::string_view what) override {
     if (what == "start") start();
+    if (what == "options") more_->toggle();
+    if (what == "export") export_weights();
     if (what == "cancel" && program_->running()) {
       program_->cancel();
       say(QStringLiteral("ending …"));
@@ -77,7 +81,9 @@ public:
             {"warmup", warmup_->value()},
             {"time", time_->text()},
             {"partition", partition_->text()},
-            {"options", options_->text()}};
+            {"options", options_->text()},
+            {"form", form_->state()},
+            {"more", more_->isChecked()}};
   }
   void restore(const QVariantMap& state) override {
     if (!state.contains("steps")) return;
@@ -87,6 +93,8 @@ public:
     time_->setText(state["time"].toString());
     partition_->setText(state["partition"].toString());
     options_->setText(state["options"].toString());
+    form_->restore(state["form"].toMap());
+    more_->setChecked(state["more"].toBool() || form_->used());
   }
 
 protected:
@@ -128,8 +136,15 @@ private:
     labelled(cluster, QStringLiteral("sbatch options"), options_);
     bar->addWidget(slurm_, 1);
     bar->addStretch(1);
+    more_->setCheckable(true);
+    more_->setToolTip(QStringLiteral("Checkpoints, restarts, tokens and weights of the run"));
+    bar->addWidget(more_);
     bar->addWidget(start_);
     layout->addLayout(bar);
+    form_->hide();
+    layout->addWidget(form_);
+    connect(more_, &QPushButton::toggled, form_, &QWidget::setVisible);
+    form_->changed = [this] { show_request(); };
     auto* second = new QHBoxLayout;
     what_->setWordWrap(true);
     what_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
@@ -158,6 +173,41 @@ private:
 
   [[nodiscard]] bool here() const { return launcher_->currentIndex() == 0; }
 
+  [[nodiscard]] RunRequest asked() const {
+    RunRequest request;
+    request.launcher = launcher_->currentData().toString().toStdString();
+    request.steps = steps_->value();
+    request.warmup = std::min(warmup_->value(), steps_->value() - 1);
+    request.time = time_->text().trimmed().toStdString();
+    request.partition = partition_->text().trimmed().toStdString();
+    for (const QString& option : options_->text().split(QLatin1Char(' '), Qt::SkipEmptyParts))
+      request.sbatch.push_back(option.toStdString());
+    form_->fill(request);
+    return request;
+  }
+
+  /// Of the checkpoint that the form names, in a folder of its own; nothing is run.
+  void export_weights() {
+    if (program_->running()) return;
+    const std::string executor = session().environment().executor.string();
+    if (executor.empty()) return say(QStringLiteral("This build has no executor."));
+    const RunRequest request = asked();
+    const std::string folder = form_->export_folder();
+    if (const auto problem = export_problem_of(request, folder)) {
+      more_->setChecked(true);
+      return say(QString::fromStdString(*problem));
+    }
+    QStringList words;
+    for (const std::string& word : export_arguments(request, folder)) words << QString::fromStdString(word);
+    say(QStringLiteral("Exporting weights …"));
+    program_->start(executor, words, [this, folder](const Program::Outcome& outcome) {
+      say(outcome.code == 0 ? QStringLiteral("The weights are in ") + QString::fromStdString(folder)
+                            : outcome.last_words);
+      show_request();
+    });
+    show_request();
+  }
+
   /// The best prediction there is of the row, for what it needs.
   [[nodiscard]] std::shared_ptr<const Prediction> prediction_of(int row) const {
     const Row& entry = session().rows()[static_cast<std::size_t>(row)];
@@ -175,6 +225,7 @@ private:
     if (environment.executor.empty())
       return QStringLiteral("The program “foretrain-run” is not beside this one: this build has no executor.");
     if (session().path().empty()) return QStringLiteral("Runs are kept in the session file: save the session first.");
+    if (const auto problem = problem_of(asked())) return QString::fromStdString(*problem);
     if (!here()) return {};
     const int row = session().current();
     const auto prediction = prediction_of(row);
@@ -188,12 +239,13 @@ private:
     const bool running = program_->running();
     slurm_->setVisible(!here());
     for (QWidget* field :
-         {static_cast<QWidget*>(launcher_), static_cast<QWidget*>(steps_), static_cast<QWidget*>(warmup_), slurm_})
+         {static_cast<QWidget*>(launcher_), static_cast<QWidget*>(steps_), static_cast<QWidget*>(warmup_), slurm_,
+          static_cast<QWidget*>(form_)})
       field->setEnabled(!running);
     start_->setText(running ? QStringLiteral("Cancel the run") : QStringLiteral("Run"));
     const QString why_not = obstacle();
     start_->setEnabled(running || why_not.isEmpty());
-    if (running || (!said_.isEmpty() && session().current() == ran_)) return;
+    if (running || (why_not.isEmpty() && !said_.isEmpty() && session().current() == ran_)) return;
     const int row = session().current();
     what_->setText(!why_not.isEmpty()
                        ? why_not
@@ -214,14 +266,7 @@ private:
     const std::string plan = QString(files_.filePath(QStringLiteral("plan.json"))).toStdString();
     if (const auto written = write_text_file(plan, plan_json(session(), ran_) + "\n"); !written)
       return say(QString::fromStdString(to_string(written.error())));
-    RunRequest request;
-    request.launcher = launcher_->currentData().toString().toStdString();
-    request.steps = steps_->value();
-    request.warmup = std::min(warmup_->value(), steps_->value() - 1);
-    request.time = time_->text().trimmed().toStdString();
-    request.partition = partition_->text().trimmed().toStdString();
-    for (const QString& option : options_->text().split(QLatin1Char(' '), Qt::SkipEmptyParts))
-      request.sbatch.push_back(option.toStdString());
+    const RunRequest request = asked();
     QStringList words;
     for (const std::string& word : run_arguments(request, plan, session().path().string(), folder.string()))
       words << QString::fromStdString(word);
@@ -332,6 +377,8 @@ private:
   QLineEdit* time_;
   QLineEdit* partition_;
   QLineEdit* options_;
+  QPushButton* more_;
+  RunForm* form_;
   QPushButton* start_;
   QLabel* what_;
   QProgressBar* progress_;

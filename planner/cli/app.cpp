@@ -161,7 +161,8 @@ void add_run(CLI::App& app, Arguments& arguments) {
       "go on from a checkpoint, or from the newest in a folder, under any layout; --steps counts from 0");
   command
       ->add_option("--max-restarts", o.max_restarts,
-                   "times that a run which lost a rank goes on from its newest checkpoint (--launcher local)")
+                   "times that a run which lost a rank goes on from its newest checkpoint; with env whoever starts the "
+                   "ranks starts them again (torchrun --max-restarts)")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--weights", o.weights,
@@ -315,6 +316,7 @@ int execute(const Arguments& arguments) {
   context.calibration = arguments.calibration;
   context.user_data = user_data_folder();
   context.rank = rank_in_environment();
+  context.restarts = restarts_in_environment();
   std::error_code ignored;
   const std::filesystem::path worker = worker_beside_program();
   if (std::filesystem::exists(worker, ignored)) context.worker = worker;

@@ -74,6 +74,12 @@ int rank_in_environment() {
   return 0;
 }
 
+int restarts_in_environment() {
+  for (const char* name : {"FORETRAIN_RESTART", "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT"})
+    if (const char* text = std::getenv(name)) return static_cast<int>(std::strtol(text, nullptr, 10));
+  return 0;
+}
+
 int terminal_width() {
   winsize size{};
   if (::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20)

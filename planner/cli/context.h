@@ -20,6 +20,7 @@ struct Context {
   std::filesystem::path user_data;   ///< the user's folder: calibrations of this machine; empty when there is none
   std::filesystem::path worker;      ///< foretrain-sim-worker; empty when it is not there
   int rank = 0;                      ///< of this process, when a cluster's launcher started it
+  int restarts = 0;                  ///< how often it has started the ranks again
   int width = 80;                    ///< of tables, in columns
   bool color = false;                ///< on stdout
   bool progress = false;             ///< stderr is a terminal
@@ -42,6 +43,7 @@ void remark(const std::string& text);
 [[nodiscard]] std::filesystem::path program_path(); ///< of the running program
 /// $XDG_DATA_HOME/foretrain, else ~/.local/share/foretrain; empty when the environment names neither.
 [[nodiscard]] std::filesystem::path user_data_folder();
+[[nodiscard]] int restarts_in_environment(); ///< as torchrun or a batch script says; 0 when none does
 [[nodiscard]] int rank_in_environment(); ///< as torchrun, mpirun, PMI or srun set it; 0 when none did
 [[nodiscard]] int terminal_width();      ///< of stdout; when it is no terminal, $COLUMNS, else 80
 [[nodiscard]] std::string_view version();

@@ -54,10 +54,15 @@ std::vector<RunFigure> figures_of(const MeasuredRun& run, double tokens) {
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
       list.push_back({item, static_cast<int>(rank), number, run.ranks[rank].step_seconds[step], "s"});
   }
-  for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
-    if (run.ranks[rank].peak_bytes >= 0)
-      list.push_back({"peak_allocated", static_cast<int>(rank), std::nullopt,
-                      static_cast<double>(run.ranks[rank].peak_bytes), "B"});
+  for (std::size_t rank = 0; rank < run.ranks.size(); ++rank) {
+    const MeasuredRank& measured = run.ranks[rank];
+    const auto add = [&](const char* item, std::int64_t bytes) {
+      if (bytes >= 0) list.push_back({item, static_cast<int>(rank), std::nullopt, static_cast<double>(bytes), "B"});
+    };
+    add("peak_allocated", measured.peak_bytes);
+    add("host/optimizer", measured.host_peak_bytes);
+    add("host/checkpoint_copy", measured.copied_bytes);
+  }
   if (const double step = run.step_time(); step > 0)
     list.push_back({"tokens_per_s", std::nullopt, std::nullopt, tokens / step, "1/s"});
   return list;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <QLineEdit>
 #include <QPlainTextEdit>
 #include <QProgressBar>
 #include <QPushButton>
@@ -92,6 +93,33 @@ TEST_F(RunFlow, RunsComparesAndLearns) {
   press("measured", "Use this calibration");
   EXPECT_TRUE(w->session().stale());
   EXPECT_TRUE(std::filesystem::exists(own_calibration(w->session().environment(), "cpu-core")));
+}
+
+TEST_F(RunFlow, MakesCheckpointsAndExportsTheirWeights) {
+  View* run = w->view("run");
+  const auto type = [&](const char* name, const std::string& text) {
+    for (auto* field : run->findChildren<QLineEdit*>())
+      if (field->accessibleName() == QString::fromUtf8(name)) return field->setText(QString::fromStdString(text));
+    FAIL() << "no field " << name;
+  };
+  EXPECT_TRUE(w->commands().run("run.options"));
+  type("Resume from", w.folder / "nowhere");
+  EXPECT_FALSE(w->view("run")->focusProxy()->isEnabled()) << "there is no such checkpoint";
+  type("Resume from", "");
+  type("Checkpoints into", w.folder / "c");
+  EXPECT_TRUE(w->view("run")->focusProxy()->isEnabled());
+  ASSERT_TRUE(w->commands().run("run.start"));
+  ASSERT_TRUE(w.wait([&] { return !run->busy(); }));
+  EXPECT_TRUE(std::filesystem::is_directory(w.folder / "c")) << log().toStdString();
+  type("Export weights to", w.folder / "hf");
+  ASSERT_TRUE(w->commands().run("run.export-weights"));
+  ASSERT_TRUE(w.wait([&] { return !run->busy(); }));
+  EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(w.folder / "hf") / "model.safetensors"))
+      << log().toStdString();
+  const QVariantMap state = run->state();
+  type("Checkpoints into", "");
+  run->restore(state);
+  EXPECT_EQ(run->state(), state);
 }
 
 TEST_F(RunFlow, CancelsAndKeepsWhatWasDone) {

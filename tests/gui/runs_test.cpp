@@ -34,6 +34,51 @@ TEST(RunPlan, SaysWhatIsAskedForAndNothingElse) {
       holds(slurm, {"--time", "00:10:00", "--partition", "short", "--sbatch=--account=lab", "--sbatch=--mem=0"}));
 }
 
+TEST(RunPlan, AsksForCheckpointsDataAndWeights) {
+  const test::Folder folder;
+  RunRequest request;
+  request.checkpoint = folder / "c";
+  request.checkpoint_every = 5;
+  request.checkpoint_background = true;
+  request.max_restarts = 2;
+  request.tokens = folder / "t.bin";
+  request.token_type = "uint32";
+  const auto words = run_arguments(request, "p.json", "a.db", "out");
+  EXPECT_TRUE(holds(words, {"--checkpoint", folder / "c", "--checkpoint-every", "5", "--checkpoint-background",
+                            "--max-restarts", "2"}));
+  EXPECT_TRUE(holds(words, {"--tokens", folder / "t.bin", "--token-type", "uint32"}));
+  EXPECT_FALSE(holds(words, {"--resume"}));
+  EXPECT_EQ(export_arguments(request, "hf"), (std::vector<std::string>{"--resume", folder / "c", "--export", "hf"}));
+  request.resume = "older";
+  EXPECT_EQ(export_arguments(request, "hf")[1], "older");
+}
+
+TEST(RunPlan, SaysWhatOfARequestCannotBe) {
+  const test::Folder folder;
+  const auto problem = [](const auto& change) {
+    RunRequest request;
+    change(request);
+    return problem_of(request).value_or("");
+  };
+  EXPECT_EQ(problem([](RunRequest&) {}), "");
+  EXPECT_NE(problem([](RunRequest& r) { r.checkpoint_every = 3; }), "");
+  EXPECT_NE(problem([](RunRequest& r) { r.checkpoint_background = true; }), "");
+  EXPECT_NE(problem([](RunRequest& r) { r.max_restarts = 1; }).find("folder"), std::string::npos);
+  std::ofstream(folder / "t.bin") << "123";
+  EXPECT_NE(problem([&](RunRequest& r) { r.checkpoint = folder / "t.bin"; }).find("is none"), std::string::npos);
+  EXPECT_EQ(problem([&](RunRequest& r) { r.checkpoint = folder / "new"; }), "");
+  EXPECT_NE(problem([&](RunRequest& r) { r.tokens = folder / "t.bin"; }).find("3 bytes"), std::string::npos);
+  EXPECT_NE(problem([&](RunRequest& r) { r.tokens = folder / "nowhere"; }).find("nowhere"), std::string::npos);
+  EXPECT_NE(problem([&](RunRequest& r) { r.resume = folder / "nowhere"; }).find("nowhere"), std::string::npos);
+  EXPECT_NE(problem([&](RunRequest& r) { r.weights = folder / "nowhere"; }).find("nowhere"), std::string::npos);
+  EXPECT_NE(problem([&](RunRequest& r) { r.resume = r.weights = "a"; }).find("of its own"), std::string::npos);
+  RunRequest request;
+  EXPECT_TRUE(export_problem_of(request, "hf"));
+  request.checkpoint = folder / ".";
+  EXPECT_FALSE(export_problem_of(request, "hf"));
+  EXPECT_TRUE(export_problem_of(request, ""));
+}
+
 TEST(RunPlan, KeepsEachRunInAFolderOfItsOwn) {
   const test::Folder folder;
   const auto first = new_run_folder(folder / "s.foretrain");

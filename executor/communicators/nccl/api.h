@@ -17,16 +17,21 @@
 
 namespace foretrain::gpu {
 
+/// Work queues of a device, and the variable that sets how many a process gets: streams beyond them share one, and a
+/// receive at the head of it would hold up the send that its peer waits for. Read when the driver starts.
 #ifdef FORETRAIN_RCCL
+inline constexpr const char* kQueuesVariable = "GPU_MAX_HW_QUEUES";
 inline constexpr const char* kLibrary = "RCCL";
 using Properties = hipDeviceProp_t;
 #else
+inline constexpr const char* kQueuesVariable = "CUDA_DEVICE_MAX_CONNECTIONS";
 inline constexpr const char* kLibrary = "NCCL";
 using Properties = cudaDeviceProp;
 #endif
 using Status = FORETRAIN_GPU(Error_t);
 using Stream = FORETRAIN_GPU(Stream_t);
 using Event = FORETRAIN_GPU(Event_t);
+inline constexpr const char* kQueues = "32"; ///< the most that CUDA has
 inline constexpr Status kSuccess = FORETRAIN_GPU(Success);
 inline constexpr Status kNotReady = FORETRAIN_GPU(ErrorNotReady);
 

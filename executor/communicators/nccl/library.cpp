@@ -1,9 +1,12 @@
+#include <cstdlib>
+
 #include "executor/communicators/nccl/link.h"
 
 namespace foretrain {
 namespace {
 
 int devices(std::string& why) {
+  (void)setenv(gpu::kQueuesVariable, gpu::kQueues, 0); // before the driver starts; a user's own setting stands
   int count = 0;
   const gpu::Status status = gpu::device_count(count);
   if (status == gpu::kSuccess && count > 0) return count;

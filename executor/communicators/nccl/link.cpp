@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <utility>
 
 #include <unistd.h>
@@ -59,6 +60,19 @@ int version_number() {
   int version = 0;
   gpu::check(ncclGetVersion(&version), nullptr, "asking for the version");
   return version;
+}
+
+/// Ends communicators at once. That may itself wait for peers on this machine (NCCL's user guide, ncclCommAbort), so it
+/// goes on without the caller after a while: the process is about to end.
+void abort_all(std::vector<ncclComm_t> communicators) {
+  if (communicators.empty()) return;
+  std::promise<void> promise;
+  const std::future<void> done = promise.get_future();
+  std::thread([communicators = std::move(communicators), promise = std::move(promise)]() mutable {
+    for (const ncclComm_t communicator : communicators) (void)ncclCommAbort(communicator);
+    promise.set_value();
+  }).detach();
+  (void)done.wait_for(kFarewell);
 }
 
 } // namespace
@@ -135,8 +149,11 @@ int NcclLink::open(const std::string& text, int index, int size) {
     check_failure();
     const ncclResult_t result = ncclCommInitRankConfig(&channel.communicator, size, id, index, &config);
     settle(lock, channel.communicator, result, "joining a communicator");
-  } catch (...) {
-    if (channel.communicator) (void)ncclCommAbort(channel.communicator);
+  } catch (const std::exception& error) {
+    std::vector<ncclComm_t> ended = give_up(error.what());
+    if (channel.communicator) ended.push_back(channel.communicator);
+    if (lock.owns_lock()) lock.unlock();
+    abort_all(std::move(ended));
     gpu::destroy(channel.stream);
     throw;
   }
@@ -170,9 +187,15 @@ DeviceLink::Started NcclLink::issue(int number, std::shared_ptr<Operation> opera
     gpu::record(operation->done, stream); // until it gets its own meaning below
     gpu::wait_for(operation->done, channel.stream);
   }
-  settle(lock, channel.communicator, enqueue(channel.communicator, channel.stream), operation->what);
-  gpu::record(operation->done, channel.stream);
-  operation->issued = Clock::now();
+  try {
+    settle(lock, channel.communicator, enqueue(channel.communicator, channel.stream), operation->what);
+    gpu::record(operation->done, channel.stream);
+  } catch (const std::exception& error) {
+    std::vector<ncclComm_t> ended = give_up(error.what());
+    lock.unlock();
+    abort_all(std::move(ended));
+    throw;
+  }
   channel.flying.push_back(operation);
   return std::make_unique<NcclTransfer>(*this, std::move(operation));
 }
@@ -240,10 +263,11 @@ void NcclLink::settle(Lock& lock, ncclComm_t communicator, ncclResult_t result, 
 }
 
 void NcclLink::wait(Operation& operation) {
-  if (operation.on_device) {
+  {
     const Lock lock(mutex_);
     check_failure();
-    gpu::wait_for(operation.done, compute_);
+    operation.waited = Clock::now(); // a peer's work before it takes the time that it takes
+    if (operation.on_device) gpu::wait_for(operation.done, compute_);
   }
   if (!operation.staged.empty()) wait_on_host(operation);
   // What is freed now is given to work that compute's stream gets later: behind the operation.
@@ -276,7 +300,9 @@ void NcclLink::watch() {
       for (Channel& channel : channels_)
         if (failure_.empty()) look(channel);
   } catch (const std::exception& error) {
-    give_up(error.what());
+    std::vector<ncclComm_t> ended = give_up(error.what());
+    lock.unlock();
+    abort_all(std::move(ended));
   }
 }
 
@@ -286,17 +312,19 @@ void NcclLink::look(Channel& channel) {
   gpu::check(ncclCommGetAsyncError(channel.communicator, &state), channel.communicator, what);
   gpu::check(state, channel.communicator, what);
   while (!channel.flying.empty() && gpu::is_done(channel.flying.front()->done)) channel.flying.pop_front();
-  if (!channel.flying.empty() && Clock::now() - channel.flying.front()->issued > options_.timeout)
-    throw std::runtime_error(channel.flying.front()->what + ": not done within " + seconds_text(options_.timeout) +
-                             ": a peer is gone, stopped or late");
+  for (const auto& operation : channel.flying)
+    if (operation->waited != Clock::time_point{} && Clock::now() - operation->waited > options_.timeout)
+      throw std::runtime_error(operation->what + ": not done within " + seconds_text(options_.timeout) +
+                               ": a peer is gone, stopped or late");
 }
 
-void NcclLink::give_up(const std::string& why) {
-  failure_ = why;
-  for (Channel& channel : channels_) {
-    if (channel.communicator) (void)ncclCommAbort(channel.communicator);
-    channel.communicator = nullptr;
-  }
+/// From now on every call fails, with the first reason. What is to be ended, once the lock is given up.
+std::vector<ncclComm_t> NcclLink::give_up(const std::string& why) {
+  if (failure_.empty()) failure_ = why;
+  std::vector<ncclComm_t> list;
+  for (Channel& channel : channels_)
+    if (channel.communicator) list.push_back(std::exchange(channel.communicator, nullptr));
+  return list;
 }
 
 /// Together with the peers where they come, else alone.
@@ -309,7 +337,10 @@ void NcclLink::close(Channel& channel) {
       std::this_thread::sleep_for(kPoll);
       if (ncclCommGetAsyncError(communicator, &state) != ncclSuccess) state = ncclInternalError;
     }
-    (void)(state == ncclSuccess ? ncclCommDestroy(communicator) : ncclCommAbort(communicator));
+    if (state == ncclSuccess)
+      (void)ncclCommDestroy(communicator);
+    else
+      abort_all({communicator});
   }
   channel.flying.clear();
   gpu::destroy(channel.stream);

@@ -15,9 +15,9 @@
 
 namespace foretrain {
 
-/// DeviceLink on NCCL: each channel is a communicator that does not block, with a stream of its own. A thread looks after
-/// them all: when the library reports an error, or an operation is not done within the time, it ends every communicator,
-/// so that no stream waits for a peer that is gone.
+/// DeviceLink on NCCL: each channel is a communicator that does not block, with a stream of its own. A thread looks
+/// after them all: when the library reports an error, or an operation is not done within the time after it was waited
+/// for, it ends every communicator, so that no stream waits for a peer that is gone.
 class NcclLink final : public DeviceLink {
 public:
   explicit NcclLink(const DeviceLinkOptions& options);
@@ -54,7 +54,7 @@ private:
 
     std::string what;
     gpu::Event done; ///< recorded behind it
-    Clock::time_point issued = Clock::now();
+    Clock::time_point waited{}; ///< when it was waited for first
     bool on_device = false; ///< some elements are in the device's memory
     std::vector<std::shared_ptr<const void>> owners;
     std::vector<Staged> staged;
@@ -75,7 +75,7 @@ private:
   void check_failure() const;
   void watch();
   void look(Channel& channel);
-  void give_up(const std::string& why);
+  [[nodiscard]] std::vector<ncclComm_t> give_up(const std::string& why);
   void close(Channel& channel);
 
   DeviceLinkOptions options_;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "core/program/host.h"
 #include "core/spec/names.h"
 #include "db/store.h"
 #include "planner/cli/commands/commands.h"
@@ -27,6 +28,8 @@ struct StoredRun {
 constexpr std::string_view kPeak = "peak/"; ///< of a slot, before its name
 using Peaks = std::map<std::pair<int, std::string>, std::int64_t>; ///< by rank and slot
 
+constexpr std::string_view kHost = "host/"; ///< memory of the host, before what it is for
+
 /// `measured`: gets the peaks of slots.
 void add_figures(const std::vector<RunFigure>& figures, RunFacts& facts, Peaks& measured) {
   for (const RunFigure& figure : figures) {
@@ -36,6 +39,8 @@ void add_figures(const std::vector<RunFigure>& figures, RunFacts& facts, Peaks& 
     if (figure.item == "step_time" && !figure.rank) facts.step_seconds.push_back(figure.value);
     if (figure.item.starts_with(kPeak) && figure.rank)
       measured[{static_cast<int>(rank), figure.item.substr(kPeak.size())}] = static_cast<std::int64_t>(figure.value);
+    if (figure.item.starts_with(kHost) && figure.rank)
+      facts.host.push_back({figure.item, static_cast<int>(rank), "B", 0, figure.value});
     if (figure.item == "peak_allocated" && figure.rank)
       facts.peak_bytes[rank] = static_cast<std::int64_t>(figure.value);
   }
@@ -51,6 +56,16 @@ void add_peaks(const ExecutedPlan& plan, const Peaks& measured, RunFacts& facts)
       if (found != measured.end())
         facts.peaks.push_back({static_cast<int>(rank), std::move(peak.name), peak.bytes, found->second});
     }
+  }
+}
+
+void add_host(const ExecutedPlan& plan, RunFacts& facts) {
+  if (!plan.program || facts.host.empty()) return;
+  const HostMemory host = host_memory(plan.loaded.plan, plan.loaded.semantics, *plan.program);
+  for (Comparison& row : facts.host) {
+    const auto rank = static_cast<std::size_t>(*row.rank);
+    const std::vector<Bytes>& promised = row.item == "host/optimizer" ? host.optimizer : host.checkpoint_copy;
+    row.predicted = static_cast<double>(promised[rank].value);
   }
 }
 
@@ -78,6 +93,7 @@ Result<StoredRun> stored_run(const Context& context, const Store& store, RunId i
   Peaks peaks;
   add_figures(figures, facts, peaks);
   add_peaks(run.plan, peaks, facts);
+  add_host(run.plan, facts);
   FORETRAIN_TRY(const auto ops, store.run_ops(id));
   for (const RunOp& op : ops) facts.ops.push_back({op.rank, op.name, op.axis, op.predicted.value, op.median.value});
   return run;

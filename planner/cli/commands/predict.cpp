@@ -1,5 +1,10 @@
+#include <algorithm>
+#include <optional>
+
 #include <fmt/format.h>
 
+#include "core/program/host.h"
+#include "core/program/lower.h"
 #include "core/spec/io.h"
 #include "planner/cli/commands/commands.h"
 #include "planner/cli/describe_prediction.h"
@@ -12,12 +17,41 @@
 namespace foretrain::cli {
 namespace {
 
-std::string prediction_text(const Plan& plan, const Prediction& prediction, int width, bool color) {
+double gib(Bytes bytes) {
+  return static_cast<double>(bytes.value) / (1024.0 * 1024 * 1024);
+}
+
+std::optional<HostMemory> host_of(const LoadedPlan& loaded, const Prediction& prediction) {
+  if (prediction.verdict == Verdict::illegal) return std::nullopt;
+  return host_memory(loaded.plan, loaded.semantics, lower(loaded.plan, loaded.semantics));
+}
+
+Json host_json(const HostMemory& host, const ClusterSpec& cluster) {
+  const auto most = [](const std::vector<Bytes>& ranks) { return std::max_element(ranks.begin(), ranks.end())->value; };
+  return {{"rank", {{"optimizer_bytes", most(host.optimizer)}, {"checkpoint_copy_bytes", most(host.checkpoint_copy)}}},
+          {"node",
+           {{"optimizer_bytes", host.node_optimizer.value},
+            {"checkpoint_copy_bytes", host.node_checkpoint_copy.value},
+            {"available_bytes", cluster.host_memory ? Json(cluster.host_memory->value) : Json()}}}};
+}
+
+std::string host_text(const HostMemory& host, const ClusterSpec& cluster) {
+  std::string text =
+      fmt::format("Host memory per machine: {:.2f} GiB for the optimizer, {:.2f} GiB more while a checkpoint is "
+                  "written in the background",
+                  gib(host.node_optimizer), gib(host.node_checkpoint_copy));
+  if (cluster.host_memory) text += fmt::format("; it has {:.0f} GiB", gib(*cluster.host_memory));
+  return text;
+}
+
+std::string prediction_text(const Plan& plan, const Prediction& prediction, const std::optional<HostMemory>& host,
+                            int width, bool color) {
   std::string text = wrapped(job_line(plan.model, plan.cluster, plan.job), width) + model_lines(plan.model, width);
   text += wrapped(describe(plan.layout), width) + "\n";
   text += summary_lines(prediction, width);
   if (!prediction.memory.empty())
     text += "\n" + bold("Memory per stage, GiB", color) + "\n" + memory_table(prediction, width);
+  if (host) text += wrapped(host_text(*host, plan.cluster), width);
   if (prediction.step_time.value > 0) text += "\n" + bold("Step time", color) + "\n" + time_table(prediction);
   return text;
 }
@@ -38,12 +72,14 @@ int run_predict(const Context& context, const PredictOptions& options) {
       return complain(written.error());
     if (!options.json) remark(fmt::format("timeline in {}: open it in Perfetto or chrome://tracing", options.trace));
   }
+  const std::optional<HostMemory> host = host_of(*loaded, *prediction);
   if (options.json) {
     Json document = to_json(*prediction);
+    document["host_memory"] = host ? host_json(*host, loaded->plan.cluster) : Json();
     document["model"] = model_document(loaded->plan.model);
     return print_and(document.dump(2) + "\n", code);
   }
-  return print_and(prediction_text(loaded->plan, *prediction, context.width, context.color), code);
+  return print_and(prediction_text(loaded->plan, *prediction, host, context.width, context.color), code);
 }
 
 } // namespace foretrain::cli

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "core/program/host.h"
 #include "core/spec/io.h"
 #include "planner/cli/child.h"
 #include "planner/cli/commands/commands.h"
@@ -52,6 +53,7 @@ std::vector<std::string> arguments_of(const Context& context, const RunOptions& 
 }
 
 Json memory_json(const ExecutedPlan& plan, const MeasuredRun& run) {
+  const HostMemory host = host_memory(plan.loaded.plan, plan.loaded.semantics, *plan.program);
   Json list = Json::array();
   for (std::size_t rank = 0; rank < run.ranks.size() && rank < plan.stage.size(); ++rank) {
     const StageMemory& stage = plan.prediction.memory[static_cast<std::size_t>(plan.stage[rank])];
@@ -59,6 +61,13 @@ Json memory_json(const ExecutedPlan& plan, const MeasuredRun& run) {
     list.push_back({{"rank", rank},
                     {"peak_allocated_bytes", peak < 0 ? Json() : Json(peak)},
                     {"predicted_allocated_bytes", stage.allocated.value}});
+    const auto add = [&](const std::string& name, std::int64_t measured, Bytes predicted) {
+      if (measured < 0) return;
+      list.back()[name + "_bytes"] = measured;
+      list.back()["predicted_" + name + "_bytes"] = predicted.value;
+    };
+    add("peak_host", run.ranks[rank].host_peak_bytes, host.optimizer[rank]);
+    add("checkpoint_copy", run.ranks[rank].copied_bytes, host.checkpoint_copy[rank]);
   }
   return list;
 }
@@ -122,6 +131,13 @@ std::string summary_text(const ExecutedPlan& plan, const MeasuredRun& run, std::
                         static_cast<double>(promised.value) / 1048576,
                         error_text(static_cast<double>(promised.value), peak));
   }
+  const HostMemory host = host_memory(plan.loaded.plan, plan.loaded.semantics, *plan.program);
+  for (std::size_t rank = 0; rank < run.ranks.size() && rank < plan.stage.size(); ++rank)
+    if (const std::int64_t copied = run.ranks[rank].copied_bytes; copied > 0)
+      text += fmt::format(
+          "rank {:<2} {:.1f} MiB copied for a checkpoint, {:.1f} MiB predicted ({})\n", rank,
+          static_cast<double>(copied) / 1048576, static_cast<double>(host.checkpoint_copy[rank].value) / 1048576,
+          error_text(static_cast<double>(host.checkpoint_copy[rank].value), static_cast<double>(copied)));
   for (const MeasuredCheckpoint& checkpoint : run.checkpoints)
     text += fmt::format("checkpoint after {} steps: {:.1f} MiB, training waited {:.2f} s\n", checkpoint.steps,
                         static_cast<double>(checkpoint.bytes) / 1048576, checkpoint.stall_seconds);
@@ -155,6 +171,7 @@ SlurmJob job_of(const RunOptions& options, const ExecutedPlan& plan, const fs::p
   job.time = options.time;
   job.partition = options.partition;
   job.options = options.sbatch;
+  job.max_restarts = options.max_restarts;
   return job;
 }
 
@@ -191,7 +208,8 @@ Result<Finished> execute(const Context& context, const RunOptions& options, cons
   if (auto written = write_text_file(file, to_json(plan.loaded.plan).dump(2) + "\n"); !written)
     return tl::unexpected<Error>(written.error());
   std::error_code ignored;
-  fs::remove(folder / kRecords, ignored);
+  const bool goes_on = options.launcher == "env" && context.restarts > 0;
+  if (!goes_on) fs::remove(folder / kRecords, ignored);
   Finished finished;
   const std::vector<std::string> arguments = arguments_of(context, options, file, folder);
   if (options.launcher == "slurm") {
@@ -199,7 +217,7 @@ Result<Finished> execute(const Context& context, const RunOptions& options, cons
     if (auto written = write_text_file(script, slurm_script(job_of(options, plan, program, arguments, folder)));
         !written)
       return tl::unexpected<Error>(written.error());
-    FORETRAIN_TRY(finished.code, run_in_slurm(script, context.stop));
+    FORETRAIN_TRY(finished.code, run_in_slurm(script, options.max_restarts > 0, context.stop));
   } else {
     FORETRAIN_TRY(finished.code, run_child(program, arguments, {options.json, context.stop}));
   }
@@ -227,6 +245,9 @@ int report_illegal(const ExecutedPlan& plan, bool json) {
 int run_run(const Context& context, const RunOptions& options) {
   if (options.launcher == "env" && options.out.empty())
     return complain({Error::Kind::input, "is needed with --launcher env", "--out", "a folder that all ranks see"});
+  if (options.max_restarts > 0 && options.checkpoint.empty())
+    return complain({Error::Kind::input, "is needed with --max-restarts", "--checkpoint",
+                     "a folder, and --checkpoint-every: a run goes on from its newest checkpoint"});
   if (options.dry_run && options.launcher != "slurm")
     return complain({Error::Kind::input, "is for --launcher slurm", "--dry-run", ""});
   if (options.launcher == "env" && context.rank != 0) return follow_rank_0(context, options);
