@@ -67,10 +67,6 @@ void give(BlockState& state, BufferScope scope, Tensor tensor) {
   state.buffers[static_cast<std::size_t>(index)] = std::move(tensor);
 }
 
-} // namespace
-
-namespace {
-
 /// The layer of a block of several that a buffer is of; those at the block's border count as the first one's.
 std::size_t layer_of(const Buffer& buffer, const BlockState& state) {
   const std::size_t slash = buffer.name.find('/');

@@ -17,8 +17,9 @@
 namespace foretrain::cli {
 namespace {
 
-double gib(Bytes bytes) {
-  return static_cast<double>(bytes.value) / (1024.0 * 1024 * 1024);
+std::string size_text(Bytes bytes) {
+  const double mib = static_cast<double>(bytes.value) / (1024.0 * 1024);
+  return mib < 100 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
 }
 
 std::optional<HostMemory> host_of(const LoadedPlan& loaded, const Prediction& prediction) {
@@ -36,12 +37,10 @@ Json host_json(const HostMemory& host, const ClusterSpec& cluster) {
 }
 
 std::string host_text(const HostMemory& host, const ClusterSpec& cluster) {
-  std::string text =
-      fmt::format("Host memory per machine: {:.2f} GiB for the optimizer, {:.2f} GiB more while a checkpoint is "
-                  "written in the background",
-                  gib(host.node_optimizer), gib(host.node_checkpoint_copy));
-  if (cluster.host_memory) text += fmt::format("; it has {:.0f} GiB", gib(*cluster.host_memory));
-  return text;
+  std::string text = "Host memory per machine: ";
+  if (host.node_optimizer.value > 0) text += size_text(host.node_optimizer) + " for the optimizer, ";
+  text += size_text(host.node_checkpoint_copy) + " while a checkpoint is written in the background";
+  return cluster.host_memory ? text + "; it has " + size_text(*cluster.host_memory) : text;
 }
 
 std::string prediction_text(const Plan& plan, const Prediction& prediction, const std::optional<HostMemory>& host,
