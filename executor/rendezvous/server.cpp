@@ -185,14 +185,16 @@ void RendezvousServer::greet(Peer& peer, const Message& message) {
   const bool watches = message.fields[1] == "watch";
   if (rank < 0 || rank >= options_.fingerprint.world)
     return refuse("rank " + message.fields[2] + " is not below " + std::to_string(options_.fingerprint.world));
+  // Before the comparison: one of another run, on the same port, must not end this one.
+  for (const auto& other : peers_)
+    if (other.get() != &peer && other->greeted && other->watches == watches && other->rank == rank)
+      return refuse("rank " + std::to_string(rank) + " is already there: two processes have the same RANK, or two runs " +
+                    "the same port");
   if (const std::string why = difference(message.fields[3], to_text(options_.fingerprint)); !why.empty()) {
     refuse("it has " + why);
     abort("rank " + std::to_string(rank) + " has " + why);
     return;
   }
-  for (const auto& other : peers_)
-    if (other.get() != &peer && other->greeted && other->watches == watches && other->rank == rank)
-      return refuse("rank " + std::to_string(rank) + " is already there: two processes have the same RANK");
   peer.rank = rank;
   peer.watches = watches;
   peer.greeted = true;

@@ -76,4 +76,10 @@ void Program::finish(int code) {
   if (const auto done = std::exchange(done_, nullptr)) done(outcome);
 }
 
+QStringList words_of(const std::vector<std::string>& list) {
+  QStringList words;
+  for (const std::string& word : list) words << QString::fromStdString(word);
+  return words;
+}
+
 } // namespace foretrain::gui

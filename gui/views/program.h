@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <QObject>
 #include <QString>
@@ -11,6 +12,8 @@
 class QProcess;
 
 namespace foretrain::gui {
+
+[[nodiscard]] QStringList words_of(const std::vector<std::string>& list);
 
 /// The program `foretrain`, run beside the window: one command at a time, its log line by line, its document at the
 /// end.

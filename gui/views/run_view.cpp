@@ -137,7 +137,6 @@ private:
     bar->addWidget(slurm_, 1);
     bar->addStretch(1);
     more_->setCheckable(true);
-    more_->setToolTip(QStringLiteral("Checkpoints, restarts, tokens and weights of the run"));
     bar->addWidget(more_);
     bar->addWidget(start_);
     layout->addLayout(bar);
@@ -197,14 +196,13 @@ private:
       more_->setChecked(true);
       return say(QString::fromStdString(*problem));
     }
-    QStringList words;
-    for (const std::string& word : export_arguments(request, folder)) words << QString::fromStdString(word);
     say(QStringLiteral("Exporting weights …"));
-    program_->start(executor, words, [this, folder](const Program::Outcome& outcome) {
-      say(outcome.code == 0 ? QStringLiteral("The weights are in ") + QString::fromStdString(folder)
-                            : outcome.last_words);
-      show_request();
-    });
+    program_->start(executor, words_of(export_arguments(request, folder)),
+                    [this, folder](const Program::Outcome& outcome) {
+                      say(outcome.code == 0 ? QStringLiteral("The weights are in ") + QString::fromStdString(folder)
+                                            : outcome.last_words);
+                      show_request();
+                    });
     show_request();
   }
 
@@ -238,9 +236,8 @@ private:
   void show_request() {
     const bool running = program_->running();
     slurm_->setVisible(!here());
-    for (QWidget* field :
-         {static_cast<QWidget*>(launcher_), static_cast<QWidget*>(steps_), static_cast<QWidget*>(warmup_), slurm_,
-          static_cast<QWidget*>(form_)})
+    for (QWidget* field : {static_cast<QWidget*>(launcher_), static_cast<QWidget*>(steps_),
+                           static_cast<QWidget*>(warmup_), slurm_, static_cast<QWidget*>(form_)})
       field->setEnabled(!running);
     start_->setText(running ? QStringLiteral("Cancel the run") : QStringLiteral("Run"));
     const QString why_not = obstacle();
@@ -267,9 +264,7 @@ private:
     if (const auto written = write_text_file(plan, plan_json(session(), ran_) + "\n"); !written)
       return say(QString::fromStdString(to_string(written.error())));
     const RunRequest request = asked();
-    QStringList words;
-    for (const std::string& word : run_arguments(request, plan, session().path().string(), folder.string()))
-      words << QString::fromStdString(word);
+    const QStringList words = words_of(run_arguments(request, plan, session().path().string(), folder.string()));
     folder_ = folder;
     state_ = {};
     predicted_ = 0;

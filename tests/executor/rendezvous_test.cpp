@@ -95,6 +95,16 @@ TEST_F(Rendezvous, TellsEveryoneThatARankHasAnotherPlan) {
   EXPECT_NE(honest.told().find("rank 1 has another plan"), std::string::npos);
 }
 
+TEST_F(Rendezvous, ARankOfAnotherRunOnTheSamePortDoesNotEndThisOne) {
+  const auto own = RendezvousClient::connect(place(1)).value();
+  Watched watched(place(1));
+  RendezvousPlace stray = place(1);
+  stray.fingerprint.plan = "plan xyz";
+  EXPECT_NE(refusal(stray).find("already there"), std::string::npos) << refusal(stray);
+  EXPECT_FALSE(RankWatch::start(stray, [](const std::string&) {}));
+  EXPECT_EQ(server_->given_up(), "");
+}
+
 TEST_F(Rendezvous, NamesTheRankWhoseConnectionEnded) {
   Watched first(place(0));
   {
