@@ -21,6 +21,13 @@ struct Evaluation {
   Evidence evidence = Evidence::datasheet; ///< worst of the costs in it
 };
 
+/// What a layout takes at least: never more than its evaluation says.
+struct Floor {
+  double step_seconds = 0;
+  std::int64_t device_bytes = 0;
+  int worst_stage = 0;
+};
+
 /// Evaluates layouts of one study. Blocks, stages and schedule orders are built once and shared between layouts and
 /// threads; an object per thread (`Worker`) holds scratch memory. Equal layouts give equal results in any order.
 class Evaluator {
@@ -50,6 +57,11 @@ public:
     [[nodiscard]] Least least_state(const Layout& layout);
     /// Model state and the activations that the first stage holds, whatever is recomputed.
     [[nodiscard]] Least least_activations(const Layout& layout);
+    /// What the layout takes at least under each of `choices`, from its blocks alone (docs/performance.md, "Floors").
+    /// Microseconds each.
+    void floors(const Layout& layout, std::span<const RecomputeChoice> choices, std::span<Floor> into);
+    /// The same whatever is recomputed.
+    [[nodiscard]] Floor floor(const Layout& layout);
 
   private:
     friend class Evaluator;

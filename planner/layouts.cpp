@@ -311,30 +311,42 @@ void LayoutSpace::visit_group(std::size_t group, const std::function<bool(const 
   walk_group(group, each);
 }
 
+std::pair<Layout, std::size_t> LayoutSpace::pick(const Layout& degrees, const Dimensions& d, std::int64_t index) {
+  Layout layout = degrees;
+  std::int64_t rest = index; // within what lies below the dimensions so far
+  std::size_t schedule = 0;
+  const auto take = [&](Dimension dimension) {
+    const std::int64_t each = d.below(dimension, schedule);
+    const std::int64_t at = rest / each;
+    rest %= each;
+    return static_cast<std::size_t>(at);
+  };
+  for (; rest >= d.below(Dimension::schedule, schedule); ++schedule) rest -= d.below(Dimension::schedule, schedule);
+  layout.schedule = (*d.schedules)[schedule];
+  layout.sharding = d.sharding[take(Dimension::sharding)];
+  layout.offload.optimizer = d.offload[take(Dimension::offload)];
+  layout.micro_batch = (*d.micro_batch)[take(Dimension::micro_batch)];
+  layout.sequence_parallel = d.sequence_parallel[take(Dimension::sequence_parallel)];
+  layout.context_parallel = d.context[take(Dimension::context)];
+  layout.expert_dispatch = d.dispatch[take(Dimension::dispatch)];
+  layout.recompute = (*(*d.recompute)[schedule])[static_cast<std::size_t>(rest)];
+  return {std::move(layout), schedule};
+}
+
+std::pair<Layout, std::span<const RecomputeChoice>> LayoutSpace::leaf(LayoutPosition position) const {
+  const Layout& degrees = groups_[position.group].degrees;
+  const Dimensions d = dimensions_of(degrees);
+  auto [layout, schedule] = pick(degrees, d, position.index);
+  return {std::move(layout), *(*d.recompute)[schedule]};
+}
+
 std::vector<Layout> LayoutSpace::at(std::span<const LayoutPosition> positions) const {
   std::vector<Layout> layouts;
   Dimensions d;
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    Layout layout = groups_[positions[i].group].degrees;
-    if (i == 0 || positions[i].group != positions[i - 1].group) d = dimensions_of(layout);
-    std::int64_t rest = positions[i].index; // within what lies below the dimensions so far
-    std::size_t schedule = 0;
-    const auto take = [&](Dimension dimension) {
-      const std::int64_t each = d.below(dimension, schedule);
-      const std::int64_t index = rest / each;
-      rest %= each;
-      return static_cast<std::size_t>(index);
-    };
-    for (; rest >= d.below(Dimension::schedule, schedule); ++schedule) rest -= d.below(Dimension::schedule, schedule);
-    layout.schedule = (*d.schedules)[schedule];
-    layout.sharding = d.sharding[take(Dimension::sharding)];
-    layout.offload.optimizer = d.offload[take(Dimension::offload)];
-    layout.micro_batch = (*d.micro_batch)[take(Dimension::micro_batch)];
-    layout.sequence_parallel = d.sequence_parallel[take(Dimension::sequence_parallel)];
-    layout.context_parallel = d.context[take(Dimension::context)];
-    layout.expert_dispatch = d.dispatch[take(Dimension::dispatch)];
-    layout.recompute = (*(*d.recompute)[schedule])[static_cast<std::size_t>(rest)];
-    layouts.push_back(std::move(layout));
+    const Layout& degrees = groups_[positions[i].group].degrees;
+    if (i == 0 || positions[i].group != positions[i - 1].group) d = dimensions_of(degrees);
+    layouts.push_back(pick(degrees, d, positions[i].index).first);
   }
   return layouts;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/spec/plan.h"
@@ -55,6 +56,8 @@ public:
   void walk_group(std::size_t group, Walk& walk) const;
   /// Every layout of a group in the same order; stops when `visit` returns false.
   void visit_group(std::size_t group, const std::function<bool(const Layout&)>& visit) const;
+  /// The layouts that differ from that at this position in recomputation alone: the first, and the choices of all.
+  [[nodiscard]] std::pair<Layout, std::span<const RecomputeChoice>> leaf(LayoutPosition position) const;
   /// The layouts at these (group, index within it), in ascending order.
   [[nodiscard]] std::vector<Layout> at(std::span<const LayoutPosition> positions) const;
 
@@ -77,6 +80,8 @@ private:
     [[nodiscard]] std::int64_t below(Dimension settled, std::size_t schedule) const;
   };
   class Tree;
+  /// The layout at an index of a group, and the index of its schedule.
+  static std::pair<Layout, std::size_t> pick(const Layout& degrees, const Dimensions& dimensions, std::int64_t index);
   /// What groups with as many stages share.
   struct Stages {
     std::vector<ScheduleChoice> schedules;

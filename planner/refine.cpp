@@ -206,6 +206,13 @@ std::vector<Result<Prediction>> replay_all(const Study& study, const Semantics& 
   return predictions;
 }
 
+constexpr std::size_t kWider = 8; ///< candidates by which the set that is replayed grows
+
+/// Candidates that are replayed, or predicted in full, in any case.
+std::size_t enough_refined(const SearchOptions& options) {
+  return static_cast<std::size_t>(std::max({1, options.top, options.refine ? options.refine_replay : 0}));
+}
+
 Result<void> simulate_best(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
   const std::size_t count = std::min(result.ranked.size(), static_cast<std::size_t>(std::max(0, options.refine_simgrid)));
   if (count == 0 || stopped(options)) return {};
@@ -252,18 +259,29 @@ Result<void> simulate_best(const Study& study, const Semantics& semantics, const
 
 } // namespace
 
+std::size_t most_refined(const SearchOptions& options) {
+  const std::size_t enough = enough_refined(options);
+  return options.refine ? (enough + kWider - 1) / kWider * kWider + enough : enough;
+}
+
+std::size_t exact_best(const SearchOptions& options) {
+  const std::int64_t asked = options.best > 0 ? options.best : options.keep;
+  return std::max(static_cast<std::size_t>(std::max<std::int64_t>(0, asked)), most_refined(options));
+}
+
 Result<void> refine(const Study& study, const Semantics& semantics, const Filter& filter, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
   // The number replayed grows while slot times are within the bound of the best, to twice what was asked for at most.
-  const std::size_t wanted = options.refine ? static_cast<std::size_t>(std::max(options.refine_replay, options.top)) : 0;
-  const std::size_t enough = std::max<std::size_t>(wanted, static_cast<std::size_t>(options.top));
+  const std::size_t enough = enough_refined(options);
   double best = 0;
   std::size_t tried = 0;
   Admitted queue(study, filter, evaluator, options, result.kept);
   while (const auto next = queue.peek()) {
     const bool widen = options.refine && tried > 0 && study.objective != Objective::memory_headroom &&
-                       tried < 2 * wanted && may_beat(result.kept[*next], best, semantics);
+                       tried < most_refined(options) && may_beat(result.kept[*next], best, semantics);
     if (stopped(options) || (tried >= enough && !widen)) break;
-    const std::vector<std::size_t> batch = queue.take(static_cast<std::size_t>(std::max(8, options.jobs * 4)));
+    // How many are tried does not depend on the number of jobs.
+    const std::size_t left = tried < enough ? enough - tried : kWider;
+    const std::vector<std::size_t> batch = queue.take(std::min(left, static_cast<std::size_t>(std::max(8, options.jobs * 4))));
     if (!options.refine) {
       for (const std::size_t i : batch) {
         Candidate candidate = result.kept[i];
@@ -289,7 +307,7 @@ Result<void> refine(const Study& study, const Semantics& semantics, const Filter
     }
     tried += batch.size();
     if (options.progress && options.refine)
-      options.progress({"replay", static_cast<std::int64_t>(tried), static_cast<std::int64_t>(std::max(wanted, tried)), result.fits});
+      options.progress({"replay", static_cast<std::int64_t>(tried), static_cast<std::int64_t>(std::max(enough, tried)), result.fits});
   }
   // Interrupted before anything was replayed: what the search found is still worth showing.
   if (result.ranked.empty() && !result.kept.empty()) {

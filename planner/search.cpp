@@ -3,25 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <iterator>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <thread>
 
-#include "core/base/text.h"
 #include "core/spec/framework_kernels.h"
 #include "core/spec/intervals.h"
-#include "planner/best.h"
-#include "planner/filter/filter.h"
-#include "planner/layouts.h"
+#include "planner/best_first.h"
+#include "planner/judge.h"
 #include "planner/refine.h"
 #include "planner/remedies.h"
 #include "planner/rules/rule.h"
-#include "planner/so_far.h"
 #include "planner/ties.h"
-#include "planner/twins.h"
 
 namespace foretrain {
 namespace {
@@ -30,244 +24,106 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double value_of(Objective objective, const Evaluation& evaluation) {
-  switch (objective) {
-  case Objective::step_time:
-  case Objective::throughput: // the tokens of a step are the study's
-  case Objective::cost:       // and so are its devices and their price
-    return evaluation.step_seconds;
-  case Objective::memory_headroom: return static_cast<double>(evaluation.device_bytes);
-  }
-  return evaluation.step_seconds;
-}
+/// Judges every layout of a group: whole branches where what is settled decides.
+class Walk final : public LayoutSpace::Walk {
+public:
+  Walk(SearchContext& context, Share& share) : context_(context), share_(share), judge_(context, share) {}
 
-/// What one thread found.
-struct Share {
-  std::int64_t legal = 0, evaluated = 0, fits = 0;
-  std::map<std::string, std::int64_t> pruned, rejected;
-  Best<Found> kept;
-  Front front;
-  std::map<std::string, Best<Missed>> misses;
-  explicit Share(const SearchOptions& options) : kept(static_cast<std::size_t>(std::max<std::int64_t>(options.keep, options.top))) {}
+  void judge(std::size_t group) {
+    position_ = {group, 0};
+    const std::int64_t layouts = context_.space.group_size(group);
+    if (judge_.admits(Dimension::degrees, context_.space.degrees(group), layouts, position_)) context_.space.walk_group(group, *this);
+    else context_.report(layouts, 0);
+  }
+
+  bool enter(Dimension settled, const Layout& layout, std::int64_t layouts) override {
+    if (context_.stopped()) return false;
+    const bool goes_on = judge_.admits(settled, layout, layouts, position_) && judge_.can_fit(settled, layout, layouts, position_);
+    if (!goes_on) {
+      position_.index += layouts;
+      context_.report(layouts, 0);
+    }
+    return goes_on;
+  }
+
+  bool visit(const Layout& layout, std::span<const RecomputeChoice> choices, std::int64_t first) override {
+    const std::int64_t fitting = share_.fits;
+    judge_.evaluate(layout, choices, {position_.group, first});
+    position_.index = first + static_cast<std::int64_t>(choices.size());
+    context_.report(static_cast<std::int64_t>(choices.size()), share_.fits - fitting);
+    return !context_.stopped();
+  }
+
+private:
+  SearchContext& context_;
+  Share& share_;
+  Judge judge_;
+  LayoutPosition position_; ///< of what is being judged
 };
 
 class Search {
 public:
   Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter, const SearchOptions& options)
-      : filter_(filter), study_(study), semantics_(semantics), evaluator_(evaluator), options_(options), space_(study, semantics),
-        devices_(device_count(study.cluster)), capacity_(evaluator.capacity()), units_(units_of(space_)),
-        so_far_(options.found ? static_cast<std::size_t>(std::max(0, options.found_limit)) : 0) {}
+      : context_(study, semantics, evaluator, filter, options), units_(units_of(context_.space)) {}
 
-  SearchResult run() {
+  SearchResult run(bool exhaustive) {
     const Clock::time_point start = Clock::now();
-    const auto jobs = static_cast<std::size_t>(std::max(1, options_.jobs));
-    std::vector<Share> shares(jobs, Share(options_));
-    std::vector<std::thread> threads;
-    for (std::size_t i = 1; i < jobs; ++i) threads.emplace_back([&, i] { work(shares[i]); });
-    work(shares[0]);
-    for (std::thread& thread : threads) thread.join();
+    const auto jobs = static_cast<std::size_t>(std::max(1, context_.options.jobs));
+    std::vector<Share> shares(jobs, Share(context_.options));
+    if (exhaustive) look_at_all(shares);
+    else search_best_first(context_, units_, shares);
     SearchResult result = merge(std::move(shares));
     mend(result);
-    result.enumerated = space_.size();
-    result.complete = !stopped();
+    result.enumerated = context_.space.size();
+    result.exhaustive = exhaustive;
+    result.complete = !context_.stopped();
     result.jobs = static_cast<int>(jobs);
     result.search_s = seconds_since(start);
     return result;
   }
 
 private:
-  [[nodiscard]] bool stopped() const { return options_.stop && options_.stop->load(std::memory_order_relaxed); }
-
-  void work(Share& share) {
-    Judge judge(*this, share);
-    for (std::size_t unit = next_++; unit < units_.size() && !stopped(); unit = next_++)
-      for (const std::size_t group : units_[unit])
-        if (!stopped()) judge.judge(group);
+  void look_at_all(std::vector<Share>& shares) {
+    context_.begin("search", context_.space.size());
+    std::atomic<std::size_t> next{0};
+    const auto work = [&](Share& share) {
+      Walk walk(context_, share);
+      for (std::size_t unit = next++; unit < units_.size() && !context_.stopped(); unit = next++)
+        for (const std::size_t group : units_[unit])
+          if (!context_.stopped()) walk.judge(group);
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < shares.size(); ++i) threads.emplace_back([&, i] { work(shares[i]); });
+    work(shares[0]);
+    for (std::thread& thread : threads) thread.join();
   }
 
   /// Groups of layouts with equal tp, cp, ep and etp are one piece of work: their layers are alike.
-  static std::vector<std::vector<std::size_t>> units_of(const LayoutSpace& space) {
+  static SearchUnits units_of(const LayoutSpace& space) {
     std::map<std::array<int, 4>, std::vector<std::size_t>> units;
     for (std::size_t group = 0; group < space.groups(); ++group) {
       const Layout& l = space.degrees(group);
       units[{l.tp, l.cp, l.ep, l.etp}].push_back(group);
     }
-    std::vector<std::vector<std::size_t>> list;
+    SearchUnits list;
     for (auto& [degrees, groups] : units) list.push_back(std::move(groups));
     return list;
-  }
-
-  /// Judges the layouts of one group after the other: whole branches where what is settled decides.
-  class Judge final : public LayoutSpace::Walk {
-  public:
-    Judge(Search& search, Share& share) : search_(search), share_(share), worker_(search.evaluator_.worker()) {}
-
-    void judge(std::size_t group) {
-      group_ = group;
-      index_ = 0;
-      const std::int64_t layouts = search_.space_.group_size(group);
-      if (admits(Dimension::degrees, search_.space_.degrees(group), layouts)) search_.space_.walk_group(group, *this);
-      else search_.report(layouts, 0);
-    }
-
-    bool enter(Dimension settled, const Layout& layout, std::int64_t layouts) override {
-      if (search_.stopped()) return false;
-      const bool goes_on = admits(settled, layout, layouts) && can_fit(settled, layout, layouts);
-      if (!goes_on) {
-        index_ += layouts;
-        search_.report(layouts, 0);
-      }
-      return goes_on;
-    }
-
-    bool visit(const Layout& layout, std::span<const RecomputeChoice> choices, std::int64_t first) override {
-      const std::int64_t fitting = share_.fits;
-      legal_.clear();
-      layout_ = layout;
-      for (std::size_t i = 0; i < choices.size(); ++i) {
-        index_ = first + static_cast<std::int64_t>(i);
-        layout_.recompute = choices[i];
-        if (admits(Dimension::recompute, layout_, 1)) legal_.push_back(i);
-      }
-      index_ = first + static_cast<std::int64_t>(choices.size());
-      std::span<const RecomputeChoice> wanted = choices;
-      if (legal_.size() < choices.size()) {
-        some_.clear();
-        for (const std::size_t i : legal_) some_.push_back(choices[i]);
-        wanted = some_;
-      }
-      evaluations_.resize(wanted.size());
-      if (!wanted.empty()) worker_.evaluate(layout, wanted, evaluations_);
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        layout_.recompute = wanted[i];
-        rank(layout_, evaluations_[i], {group_, first + static_cast<std::int64_t>(legal_[i])});
-      }
-      share_.legal += static_cast<std::int64_t>(wanted.size());
-      share_.evaluated += static_cast<std::int64_t>(wanted.size());
-      search_.report(static_cast<std::int64_t>(choices.size()), share_.fits - fitting);
-      return !search_.stopped();
-    }
-
-  private:
-    /// Whether filter and rules let what is settled pass; if not, `layouts` are counted where they fail.
-    bool admits(Dimension settled, const Layout& layout, std::int64_t layouts) {
-      const Search& s = search_;
-      if (!s.filter_.empty()) {
-        FieldRow row{s.study_.job, s.study_.cluster, layout};
-        row.settled = settled;
-        if (s.filter_.test(row) == Truth::no) {
-          share_.pruned["where"] += layouts;
-          return false;
-        }
-      }
-      const RuleInput input{s.study_.model, s.study_.cluster, s.study_.job, s.semantics_, layout, s.devices_};
-      const auto rejection = first_rejection(input, settled);
-      if (!rejection) {
-        const auto& asked = s.study_.space.schedules;
-        const bool looks = settled == Dimension::micro_batch && s.filter_.empty(); // a filter may have taken the other one away
-        if (!looks || !repeats_schedule(layout, s.study_.job, asked.empty() ? s.semantics_.schedules : asked)) return true;
-        share_.pruned["same-schedule"] += layouts;
-        return false;
-      }
-      share_.rejected[rejection->rule] += layouts;
-      const double excess = rejection->available > 0 ? std::abs(rejection->needed / rejection->available - 1) : 1;
-      miss(rejection->rule, excess, {group_, index_}, layout, {}, [&] { return *rejection; });
-      return false;
-    }
-
-    /// Model state depends neither on the micro-batch nor on recomputation, what activations take at least not on the
-    /// latter: one look spares all layouts that share them.
-    bool can_fit(Dimension settled, const Layout& layout, std::int64_t layouts) {
-      const bool state = settled == Dimension::offload;
-      if (!search_.capacity_ || (!state && settled != Dimension::dispatch)) return true;
-      const auto least = state ? worker_.least_state(layout) : worker_.least_activations(layout);
-      if (least.bytes <= *search_.capacity_) return true;
-      const std::string bound(state ? kModelState : kActivations);
-      share_.pruned[bound] += layouts;
-      no_room(bound, layout, {group_, index_}, {0, least.bytes.value, least.stage});
-      return false;
-    }
-
-    /// A near miss of memory.
-    void no_room(const std::string& rule, const Layout& layout, LayoutPosition position, const Evaluation& slots) {
-      const Bytes capacity = *search_.capacity_;
-      const double excess = static_cast<double>(slots.device_bytes) / static_cast<double>(capacity.value) - 1;
-      miss(rule, excess, position, layout, slots, [&] { return memory_rejection(rule, slots, capacity); });
-    }
-
-    void rank(const Layout& layout, const Evaluation& slots, LayoutPosition position) {
-      const Search& s = search_;
-      if (s.capacity_ && slots.device_bytes > s.capacity_->value) {
-        const std::string rule(kOutOfMemory);
-        ++share_.rejected[rule];
-        no_room(rule, layout, position, slots);
-        return;
-      }
-      // What only a full prediction knows is decided once the best have one.
-      if (!s.filter_.empty() && s.filter_.test({s.study_.job, s.study_.cluster, layout, &slots}) == Truth::no) {
-        ++share_.rejected["where"];
-        return;
-      }
-      ++share_.fits;
-      const Found found{value_of(s.study_.objective, slots), position, slots};
-      share_.front.add(found);
-      share_.kept.add(found);
-      search_.so_far_.add(found, layout);
-    }
-
-    /// Keeps the nearest misses of each rule; `describe` is asked for those only.
-    template <class Describe>
-    void miss(const std::string& rule, double excess, LayoutPosition position, const Layout& layout, const Evaluation& slots, Describe&& describe) {
-      if (search_.options_.near_misses <= 0) return;
-      auto& list = share_.misses.try_emplace(rule, static_cast<std::size_t>(search_.options_.near_misses)).first->second;
-      Missed missed{excess, position, {}};
-      if (!list.takes(missed)) return;
-      missed.miss = {layout, describe(), slots};
-      list.add(std::move(missed));
-    }
-
-    Search& search_;
-    Share& share_;
-    Evaluator::Worker worker_;
-    std::size_t group_ = 0;
-    std::int64_t index_ = 0; ///< within the group, of what is being judged
-    // Scratch.
-    Layout layout_;
-    std::vector<std::size_t> legal_; ///< indices of choices
-    std::vector<RecomputeChoice> some_;
-    std::vector<Evaluation> evaluations_;
-  };
-
-  /// Progress at most ten times a second, from one thread at a time.
-  void report(std::int64_t done, std::int64_t fitting) {
-    constexpr std::int64_t kStride = 256;
-    const std::int64_t before = done_.fetch_add(done);
-    fitting_ += fitting;
-    if ((!options_.progress && !options_.found) || before / kStride == (before + done) / kStride) return;
-    const std::unique_lock lock(progress_mutex_, std::try_to_lock);
-    if (!lock || seconds_since(reported_) < 0.1) return;
-    reported_ = Clock::now();
-    if (options_.progress) options_.progress({"search", done_, space_.size(), fitting_});
-    SearchResult best;
-    if (!options_.found || !so_far_.take(best)) return;
-    best.enumerated = space_.size();
-    best.fits = fitting_;
-    options_.found(best);
   }
 
   /// What would fit, for the nearest of each way to miss for want of memory.
   void mend(SearchResult& result) const {
     constexpr int kMended = 4;
+    const SearchContext& c = context_;
     std::map<std::string, int> mended;
     for (NearMiss& miss : result.near_misses) {
-      if (!is_memory(miss.rejection.rule) || ++mended[miss.rejection.rule] > kMended || stopped()) continue;
-      miss.rejection.nearest = remedies(evaluator_, {study_.model, study_.cluster, study_.job, semantics_, miss.layout, devices_});
+      if (!is_memory(miss.rejection.rule) || ++mended[miss.rejection.rule] > kMended || c.stopped()) continue;
+      miss.rejection.nearest = remedies(c.evaluator, {c.study.model, c.study.cluster, c.study.job, c.semantics, miss.layout, c.devices});
     }
   }
 
   SearchResult merge(std::vector<Share> shares) const {
     SearchResult result;
-    Share all(options_);
+    Share all(context_.options);
     for (Share& share : shares) {
       result.legal += share.legal;
       result.evaluated += share.evaluated;
@@ -277,7 +133,7 @@ private:
       for (const Found& found : share.front.list()) all.front.add(found);
       all.kept.merge(std::move(share.kept));
       for (auto& [rule, list] : share.misses) {
-        auto& into = all.misses.try_emplace(rule, static_cast<std::size_t>(std::max(0, options_.near_misses))).first->second;
+        auto& into = all.misses.try_emplace(rule, static_cast<std::size_t>(std::max(0, context_.options.near_misses))).first->second;
         into.merge(std::move(list));
       }
     }
@@ -302,7 +158,7 @@ private:
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return kept[a].position < kept[b].position; });
     std::vector<LayoutPosition> positions;
     for (const std::size_t i : order) positions.push_back(kept[i].position);
-    std::vector<Layout> layouts = space_.at(positions);
+    std::vector<Layout> layouts = context_.space.at(positions);
     std::vector<Candidate> list(kept.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
       list[order[i]].layout = std::move(layouts[i]);
@@ -311,21 +167,8 @@ private:
     return list;
   }
 
-  const Filter& filter_;
-  const Study& study_;
-  const Semantics& semantics_;
-  const Evaluator& evaluator_;
-  const SearchOptions& options_;
-  LayoutSpace space_;
-  int devices_;
-  std::optional<Bytes> capacity_;
-  std::vector<std::vector<std::size_t>> units_;
-  std::atomic<std::size_t> next_{0}; ///< unit
-  std::atomic<std::int64_t> done_{0};
-  std::atomic<std::int64_t> fitting_{0};
-  std::mutex progress_mutex_;
-  Clock::time_point reported_{};
-  SoFar so_far_;
+  SearchContext context_;
+  SearchUnits units_;
 };
 
 /// Indices of the ranked plans that no other ranked plan beats in both time and memory.
@@ -347,6 +190,21 @@ std::vector<int> pareto_of(const std::vector<Candidate>& ranked) {
 }
 
 } // namespace
+
+std::string_view id_of(Extent value) {
+  switch (value) {
+  case Extent::automatic: return "automatic";
+  case Extent::exhaustive: return "exhaustive";
+  case Extent::best: return "best-first";
+  }
+  return {};
+}
+
+Result<Extent> extent_from(std::string_view id, std::string_view where) {
+  for (const Extent value : {Extent::automatic, Extent::exhaustive, Extent::best})
+    if (id == id_of(value)) return value;
+  return fail(std::string(where), "'" + std::string(id) + "' is no way to search", "automatic, exhaustive or best-first");
+}
 
 Result<SpaceSize> space_size(const Study& study, const Semantics& semantics) {
   FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, "where"));
@@ -375,7 +233,12 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
     FORETRAIN_TRY(intervals, read_intervals(options.data));
   }
   FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
-  SearchResult result = Search(study, semantics, evaluator, filter, options).run();
+  bool exhaustive = options.extent == Extent::exhaustive;
+  if (options.extent == Extent::automatic) {
+    FORETRAIN_TRY(const SpaceSize size, space_size(study, semantics));
+    exhaustive = size.left <= kEveryLayout;
+  }
+  SearchResult result = Search(study, semantics, evaluator, filter, options).run(exhaustive);
   if (options.found && result.complete) {
     result.complete = false; // the best are still to be replayed
     options.found(result);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/result.h"
@@ -19,7 +20,7 @@ namespace foretrain {
 
 /// How far a search is. `done` counts layouts of the space that were judged.
 struct Progress {
-  std::string phase; ///< "search", "replay", "simgrid"
+  std::string phase; ///< "floors", "search", "replay", "simgrid"
   std::int64_t done = 0;
   std::int64_t total = 0;
   std::int64_t fitting = 0;
@@ -27,10 +28,24 @@ struct Progress {
 
 struct SearchResult;
 
+/// Which layouts a search evaluates. The best that are asked for, their ranking and the front are the same.
+enum class Extent {
+  automatic,  ///< every one where degrees leave at most `kEveryLayout`, else `best`
+  exhaustive, ///< every one that can fit
+  best,       ///< those that can be among the best, by a bound
+};
+[[nodiscard]] std::string_view id_of(Extent value);
+[[nodiscard]] Result<Extent> extent_from(std::string_view id, std::string_view where);
+inline constexpr std::int64_t kEveryLayout = 1'000'000;
+
 struct SearchOptions {
+  Extent extent = Extent::automatic;
   int jobs = 1;            ///< worker threads (and simulator processes)
   int top = 20;            ///< plans in `ranked`
-  std::int64_t keep = 100'000; ///< candidates kept for the store
+  std::int64_t keep = 100'000; ///< candidates kept, for a store or a view
+  /// As many of `kept` must be the best of the space; 0: all of them. Those that are refined always are.
+  std::int64_t best = 0;
+  bool front = true; ///< `kept` must hold the whole front of time and memory
   int near_misses = 20;    ///< per rule
   bool refine = true;      ///< replay the best at op granularity
   int refine_replay = 50;  ///< candidates replayed op by op
@@ -63,7 +78,8 @@ struct SearchResult {
   std::int64_t legal = 0;
   std::int64_t evaluated = 0;
   std::int64_t fits = 0;
-  std::map<std::string, std::int64_t> pruned;   ///< bound -> layouts not judged because of it
+  std::map<std::string, std::int64_t> pruned;   ///< bound -> layouts not evaluated because of it
+  bool exhaustive = true;                       ///< every layout that can fit was evaluated
   std::map<std::string, std::int64_t> rejected; ///< rule -> count ("out-of-memory" among them)
   std::vector<Candidate> ranked;                ///< best first by the objective, `top` entries, all with a prediction
   std::vector<Candidate> kept;                  ///< best by the objective, at most `keep`; ranked ones are the first
@@ -84,6 +100,11 @@ struct SpaceSize {
   std::int64_t left = 0;
 };
 [[nodiscard]] Result<SpaceSize> space_size(const Study& study, const Semantics& semantics);
+
+/// How many candidates the ranking looks at, at most.
+[[nodiscard]] std::size_t most_refined(const SearchOptions& options);
+/// How many of the best a search must find.
+[[nodiscard]] std::size_t exact_best(const SearchOptions& options);
 
 /// Enumerates, judges and ranks a study's layouts. Equal studies give equal results for any number of jobs, apart from
 /// `search_s`, `elapsed_s` and `jobs`. Errors: a figure that the study needs is unknown; no worker program.

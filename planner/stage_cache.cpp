@@ -13,20 +13,6 @@ bool same_degrees(const Layout& a, const Layout& b) {
          a.dp_replicate == b.dp_replicate && a.placement == b.placement;
 }
 
-/// What a block that is not recomputed as a whole can depend on: the modules that it has, or another way to choose.
-std::uint64_t choice_key(const RecomputeChoice& recompute, const std::vector<LayerShape>& shapes) {
-  if (recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::full) return 0;
-  constexpr int kModules = 16;
-  std::uint64_t mask = static_cast<std::uint64_t>(recompute.kind) << kModules;
-  const bool experts = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::moe; });
-  const bool dense = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::dense; });
-  for (const RecomputeModule module : recompute.modules) {
-    if ((module == RecomputeModule::moe && !experts) || (module == RecomputeModule::mlp && !dense)) continue;
-    mask |= std::uint64_t{1} << static_cast<int>(module);
-  }
-  return mask;
-}
-
 /// Layers that share a checkpoint.
 int span_of(const RecomputeChoice& recompute) {
   const bool uniform = recompute.kind == RecomputeKind::full && recompute.method == RecomputeMethod::uniform;
@@ -40,6 +26,19 @@ void add_shape(CacheKey& key, const GroupShape& shape) {
 constexpr std::array kSlotPasses = {Pass::forward, Pass::backward, Pass::input, Pass::weight};
 
 } // namespace
+
+std::uint64_t choice_key(const RecomputeChoice& recompute, const std::vector<LayerShape>& shapes) {
+  if (recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::full) return 0;
+  constexpr int kModules = 16;
+  std::uint64_t mask = static_cast<std::uint64_t>(recompute.kind) << kModules;
+  const bool experts = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::moe; });
+  const bool dense = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::dense; });
+  for (const RecomputeModule module : recompute.modules) {
+    if ((module == RecomputeModule::moe && !experts) || (module == RecomputeModule::mlp && !dense)) continue;
+    mask |= std::uint64_t{1} << static_cast<int>(module);
+  }
+  return mask;
+}
 
 StudyContext make_study_context(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
                                 const Semantics& semantics, CostModel cost) {
@@ -145,19 +144,33 @@ void StageCache::select(const LayoutView& view) {
   view_ = view;
   base_ = &base_of(view);
   data_ = data_id(view);
+  starts_.assign(1, 0);
+  for (const int layers : *view.layers) starts_.push_back(starts_.back() + layers);
   scratch_.mesh = *view.mesh;
   scratch_.stages = view.layout->pp;
   scratch_.micro_batches = view.micro_batches;
   scratch_.split_backward = view.split_backward;
 }
 
-StageCache::Kind StageCache::kind_of(const LayoutView& view, int depth) const {
+/// The first model layer from which on as many layers are, one by one, like those from `first` on: chunks that begin with
+/// such layers are equal.
+int StageCache::first_like(int first, int layers) {
+  const auto all = static_cast<int>(study_.shapes.size());
+  if (layers > all - first) return first;
+  alike_.resize(static_cast<std::size_t>(all + 1) * static_cast<std::size_t>(all + 1), -1);
+  int& like = alike_[static_cast<std::size_t>(layers) * static_cast<std::size_t>(all + 1) + static_cast<std::size_t>(first)];
+  if (like >= 0) return like;
+  const auto own = study_.shapes.begin() + first;
+  for (like = 0; !std::equal(own, own + layers, study_.shapes.begin() + like);) ++like;
+  return like;
+}
+
+StageCache::Kind StageCache::kind_of(const LayoutView& view, int depth) {
   Kind kind;
   kind.depth = depth;
   kind.layers = (*view.layers)[static_cast<std::size_t>(depth)];
   kind.ends = (depth == 0 ? 1 : 0) | (depth + 1 == static_cast<int>(view.layers->size()) ? 2 : 0);
-  if (!study_.uniform) // layers that differ make equally long chunks differ
-    for (int d = 0; d < depth; ++d) kind.first += (*view.layers)[static_cast<std::size_t>(d)];
+  if (!study_.uniform) kind.first = first_like(starts_[static_cast<std::size_t>(depth)], kind.layers);
   kind.begins = depth == 0;
   return kind;
 }

@@ -35,6 +35,9 @@ struct StudyContext {
 [[nodiscard]] StudyContext make_study_context(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
                                               const Semantics& semantics, CostModel cost);
 
+/// What a block that is not recomputed as a whole can depend on: the modules that it has, or another way to choose.
+[[nodiscard]] std::uint64_t choice_key(const RecomputeChoice& recompute, const std::vector<LayerShape>& shapes);
+
 /// A layout with what follows from it alone.
 struct LayoutView {
   const Layout* layout = nullptr;
@@ -54,6 +57,14 @@ struct StageState {
   double step_compute = 0; ///< seconds of its compute stream
   TimeParts step_parts{};
   Evidence evidence = Evidence::measured;
+};
+
+/// What a chunk's slots take at least: its blocks one after the other, nothing between or beside them.
+struct ChunkFloor {
+  std::array<double, kPasses> seconds{}; ///< by pass
+  double compute = 0;   ///< seconds of its compute stream and of its host, for one micro-batch
+  Bytes retained;       ///< by a forward, boundaries aside
+  Bytes backward_peak;  ///< of a backward (I when split) above where it starts
 };
 
 /// Pieces of stages by what they depend on, for one thread. Layouts of a study share most of them: blocks are lowered and
@@ -76,6 +87,8 @@ public:
   /// What every (chunk, micro-batch) of the stage retains at least between its forward and its backward, whatever is
   /// recomputed: layers that are recomputed whole keep the least.
   [[nodiscard]] Bytes least_retained(int stage);
+  /// What the slots of a kind of chunk take at least.
+  [[nodiscard]] const ChunkFloor& floor(std::size_t kind, const RecomputeChoice& recompute);
   /// Bytes of an activation at a chunk boundary.
   [[nodiscard]] Bytes boundary();
 
@@ -95,6 +108,7 @@ private:
   struct Base {
     LayerContext context;
     std::unordered_map<std::uint64_t, TimedBlock> blocks; ///< by block and modules recomputed
+    std::unordered_map<CacheKey, ChunkFloor, CacheKeyHash> floors; ///< by kind of chunk and recomputation
   };
   /// A chunk as runs of equal blocks.
   struct Run {
@@ -109,7 +123,7 @@ private:
   struct Kind {
     int layers = 0;
     int ends = 0;       ///< 1: has the embedding, 2: has the head
-    int first = 0;      ///< model layer that it begins with, where that matters
+    int first = 0;      ///< first model layer from which on layers are like its own
     bool begins = false; ///< the first chunk of the first stage
     int depth = 0;      ///< of one of them
     bool operator==(const Kind& other) const {
@@ -121,7 +135,8 @@ private:
   Base& base_of(const LayoutView& view);
   std::int32_t data_id(const LayoutView& view);
   std::uint32_t block_id(const BlockKey& key);
-  [[nodiscard]] Kind kind_of(const LayoutView& view, int depth) const;
+  [[nodiscard]] Kind kind_of(const LayoutView& view, int depth);
+  [[nodiscard]] int first_like(int first, int layers);
   static void add_kind(Key& key, const Kind& kind);
   const Runs& runs_of(const LayoutView& view, const Kind& kind, const RecomputeChoice& recompute);
   Block lower_block(const Base& base, std::uint32_t id, const RecomputeChoice& recompute) const;
@@ -142,6 +157,8 @@ private:
   LayoutView view_;
   Base* base_ = nullptr; ///< of view_
   std::int32_t data_ = -1;
+  std::vector<int> starts_; ///< of view_: model layer that each chunk begins with
+  std::vector<int> alike_;  ///< first_like by layers and first; -1: not looked for yet
   std::vector<Kind> kinds_; ///< of view_
   std::vector<KnownSlots> known_; ///< of each kind
   KnownSlots apart_;              ///< of a chunk cut into other blocks than without recomputation

@@ -185,12 +185,21 @@ private:
     const int count = std::min(m, kMost);
     const WholeStep longer = whole_step(count);
     const WholeStep shorter = m > count ? whole_step(count - 1) : WholeStep{};
+    std::array<ChainSlot, 2> middles;
+    for (std::size_t index = 0; index < middles.size(); ++index) {
+      if (m > count) add_times(middles[index], shorter.passes[index], -1);
+      add_times(middles[index], longer.passes[index], m > count ? 1 : 1.0 / count);
+    }
+    // A micro-batch more takes its blocks at least, however little of a short step its collectives put off.
+    const double least = blocks_alone(Pass::forward).seconds + blocks_alone(Pass::backward).seconds;
+    if (const double missing = least - middles[0].seconds - middles[1].seconds; m > count && missing > 0) {
+      middles[1].seconds += missing;
+      middles[1].parts[static_cast<std::size_t>(TimePart::dp)] += Seconds(missing);
+    }
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       const std::size_t index = pass == Pass::forward ? 0 : 1;
       const Turn at_edge = pass == Pass::forward ? Turn::first : Turn::last;
-      ChainSlot middle;
-      if (m > count) add_times(middle, shorter.passes[index], -1);
-      add_times(middle, longer.passes[index], m > count ? 1 : 1.0 / count);
+      const ChainSlot& middle = middles[index];
       ChainSlot edge = longer.passes[index];
       add_times(edge, middle, 1 - count);
       for (const Turn turn : {Turn::first, Turn::middle, Turn::last}) {

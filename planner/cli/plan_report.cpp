@@ -73,6 +73,11 @@ std::string counts_text(const SearchResult& result, int width) {
       width);
   if (!result.rejected.empty()) text += wrapped("rejected: " + top_counts(result.rejected), width);
   if (!result.pruned.empty()) text += wrapped("not evaluated: " + top_counts(result.pruned), width);
+  if (const auto bound = result.pruned.find("bound"); bound != result.pruned.end())
+    text += wrapped(fmt::format("{} of them cannot be among the best that are asked for, by a bound on their time and memory "
+                                "(--search exhaustive evaluates these as well)",
+                                with_commas(bound->second)),
+                    width);
   return text;
 }
 
@@ -88,6 +93,7 @@ Json plan_document(const Study& study, const SearchResult& result) {
   json["layouts_per_second"] = layouts_per_second(result);
   json["jobs"] = result.jobs;
   json["complete"] = result.complete;
+  json["exhaustive"] = result.exhaustive;
   json["model"] = model_document(study.model);
   json["objective"] = std::string(id_of(study.objective));
   json["ranked"] = Json::array();

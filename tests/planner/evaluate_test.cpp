@@ -119,6 +119,21 @@ TEST(Evaluate, CachedStateIsThatOfTheProgram) {
   }
 }
 
+// The weight pass of an embedding is empty: what follows it between blocks is no block.
+TEST(Evaluate, PassesBlocksThatHaveNothingToDo) {
+  const Setting s = setting_of("deepseek-v2-lite", "dgx-h100", 8, 4096, 16, "foretrain");
+  Layout layout;
+  layout.pp = 2;
+  layout.cp = 4;
+  layout.ep = 4;
+  layout.schedule.kind = "zb-h1";
+  layout.context_parallel.kind = ContextKind::all_gather;
+  layout.expert_dispatch.kind = DispatchKind::all_gather;
+  layout.sharding.kind = ShardingKind::parameters;
+  ASSERT_TRUE(is_legal(s, layout));
+  EXPECT_GT(evaluator_of(s).worker().evaluate(layout).step_seconds, 0);
+}
+
 // A bound that prunes must never prune what fits.
 TEST(Evaluate, BoundsNeverExceedTheForecast) {
   for (const Setting& s : settings()) {

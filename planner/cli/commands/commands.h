@@ -24,6 +24,7 @@ struct PlanOptions {
   std::string where;
   int top = 20;
   std::string engine;
+  std::string search = "automatic"; ///< how much is evaluated
   std::int64_t keep = 100'000;
   int jobs = 0; ///< 0: one per core
   std::string database;

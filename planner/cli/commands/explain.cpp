@@ -34,6 +34,8 @@ Result<std::optional<Predicted>> best_of_search(const Context& context, const Ex
   search_options.jobs = jobs_or_cores(options.jobs);
   search_options.top = 1;
   search_options.keep = 50;
+  search_options.best = 1;
+  search_options.front = false;
   search_options.near_misses = 0;
   search_options.refine = engine != Engine::slots;
   search_options.refine_simgrid = engine == Engine::simgrid ? 1 : 0;

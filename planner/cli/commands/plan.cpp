@@ -30,11 +30,15 @@ Result<SearchResult> search_for(const Context& context, const PlanOptions& optio
                                 const Calibration& calibration, Engine engine, ProgressLine& line) {
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(study.job.semantics));
   FORETRAIN_TRY(const SpaceSize size, space_size(study, semantics));
-  if (const std::string note = large_space_note(size); !note.empty()) std::fprintf(stderr, "%s\n", note.c_str());
+  FORETRAIN_TRY(const Extent extent, extent_from(options.search, "--search"));
+  if (const std::string note = extent == Extent::exhaustive ? large_space_note(size) : ""; !note.empty()) std::fprintf(stderr, "%s\n", note.c_str());
   SearchOptions search_options;
   search_options.jobs = jobs_or_cores(options.jobs);
   search_options.top = options.top;
+  search_options.extent = extent;
   search_options.keep = options.keep;
+  search_options.front = !options.database.empty();
+  search_options.best = options.database.empty() ? options.top : 0; // nobody sees the others
   search_options.refine = engine != Engine::slots;
   search_options.refine_simgrid = engine == Engine::simgrid ? kSimulated : 0;
   search_options.worker = context.worker.string();
