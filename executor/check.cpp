@@ -44,6 +44,10 @@ void model(Reasons& r, const ModelSpec& m) {
   r.unless(m.qk_norm == QkNorm::none, "norms of queries and keys are not executed");
   r.unless(!m.attention_sinks, "attention sinks are not executed");
   r.unless(!m.output_gate, "gated attention output is not executed");
+  r.unless(!m.parallel_block, "attention and feed-forward beside each other are not executed");
+  r.unless(m.norm_placement == NormPlacement::before, "norms after the halves of a layer are not executed");
+  r.unless(m.attention_softcap == 0 && m.logit_softcap == 0, "capped scores or logits are not executed");
+  r.unless(!m.scaled_embedding, "a scaled embedding is not executed");
   r.unless(!m.embedding_norm, "a norm after the embedding is not executed");
   r.unless(m.final_norm, "a model without a final norm is not executed");
   r.unless(m.ffn > 0 || m.moe, "layers without a feed-forward are not executed");

@@ -8,36 +8,33 @@
 #include "core/program/layers/attention.h"
 #include "core/program/layers/ends.h"
 #include "core/program/layers/feed_forward.h"
+#include "core/program/layers/layer.h"
 
 namespace foretrain {
 namespace {
 
 using namespace layers;
 
-/// Mixer and feed-forward of one layer shape.
-struct LayerParts {
-  std::unique_ptr<AttentionBlock> attention;
-  std::unique_ptr<FeedForwardBlock> feed_forward;
-};
-
-LayerParts parts_of(const LayerContext& context, const LayerShape& shape) {
+Layer layer_of(const LayerContext& context, const LayerShape& shape) {
   const bool executed = context.semantics->family == SemanticsFamily::foretrain;
-  LayerParts parts;
+  const bool reduces = !reduces_jointly(context, shape.feed_forward);
+  std::unique_ptr<Half> attention;
   switch (shape.mixer) {
-  case Mixer::attention: parts.attention = make_attention(shape.window); break;
-  case Mixer::latent: parts.attention = make_latent_attention(shape.window); break;
+  case Mixer::attention: attention = make_attention(shape.window, reduces); break;
+  case Mixer::latent: attention = make_latent_attention(shape.window); break;
   case Mixer::gated_delta:
   case Mixer::lightning:
   case Mixer::mamba2:
   case Mixer::none: break;
   }
+  std::unique_ptr<Half> feed_forward;
   switch (shape.feed_forward) {
-  case FeedForward::dense: parts.feed_forward = make_dense(); break;
-  case FeedForward::moe: parts.feed_forward = executed ? make_executed_moe() : make_moe(); break;
+  case FeedForward::dense: feed_forward = make_dense(reduces); break;
+  case FeedForward::moe: feed_forward = executed ? make_executed_moe() : make_moe(); break;
   case FeedForward::none: break;
   }
-  FORETRAIN_CHECK(parts.attention && parts.feed_forward, "unsupported() admits only layers of attention and feed-forward");
-  return parts;
+  FORETRAIN_CHECK(attention && feed_forward, "unsupported() admits only layers of attention and feed-forward");
+  return {std::move(attention), std::move(feed_forward)};
 }
 
 /// Buffers at the border of a block: x, y, dy, dx, each this rank's share of tokens × hidden.
@@ -60,41 +57,36 @@ Border declare_border(BlockBuilder& b, bool has_input, bool has_output) {
   return border;
 }
 
-std::string shape_name(const LayerShape& shape) {
+std::string shape_name(const ModelSpec& model, const LayerShape& shape) {
   std::string name = shape.mixer == Mixer::latent ? "latent attention" : "attention";
   if (shape.window > 0) name += " (window " + std::to_string(shape.window) + ")";
-  return name + (shape.feed_forward == FeedForward::moe ? " + moe" : " + dense");
+  name += model.parallel_block ? " beside " : " + ";
+  return name + (shape.feed_forward == FeedForward::moe ? "moe" : "dense");
 }
 
 /// Forward, then backward, of consecutive layers in one block.
 class LayerStack {
 public:
   LayerStack(const LayerContext& context, const std::vector<LayerShape>& shapes) {
-    for (const LayerShape& shape : shapes) parts_.push_back(parts_of(context, shape));
+    for (const LayerShape& shape : shapes) layers_.push_back(layer_of(context, shape));
   }
   void forward(BlockBuilder& b, int input, int output) {
     const LayerContext& c = b.context();
-    inputs_.clear();
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
       enter(b, i);
-      inputs_.push_back(input);
-      const int middle = b.activation("x2", {c.tokens_sp, c.model->hidden});
-      const bool last = i + 1 == parts_.size();
+      const bool last = i + 1 == layers_.size();
       const int sum = last ? output : b.activation("x3", {c.tokens_sp, c.model->hidden});
-      parts_[i].attention->forward(b, input, middle);
-      parts_[i].feed_forward->forward(b, middle, sum);
+      layers_[i].forward(b, input, sum);
       input = sum;
     }
     b.prefix("");
   }
   void backward(BlockBuilder& b, int grad, int grad_input) {
     const LayerContext& c = b.context();
-    for (std::size_t i = parts_.size(); i-- > 0;) {
+    for (std::size_t i = layers_.size(); i-- > 0;) {
       enter(b, i);
-      const int middle = b.temporary("dx2", {c.tokens_sp, c.model->hidden});
       const int below = i == 0 ? grad_input : b.temporary("dx1", {c.tokens_sp, c.model->hidden});
-      parts_[i].feed_forward->backward(b, grad, middle);
-      parts_[i].attention->backward(b, middle, below);
+      layers_[i].backward(b, grad, below);
       grad = below;
     }
     b.prefix("");
@@ -102,16 +94,15 @@ public:
 
 private:
   void enter(BlockBuilder& b, std::size_t layer) const {
-    b.prefix(parts_.size() > 1 ? std::to_string(layer) + "/" : "");
+    b.prefix(layers_.size() > 1 ? std::to_string(layer) + "/" : "");
   }
-  std::vector<LayerParts> parts_;
-  std::vector<int> inputs_;
+  std::vector<Layer> layers_;
 };
 
 } // namespace
 
 Block make_layers(const LayerContext& context, const std::vector<LayerShape>& shapes, bool recompute_all) {
-  std::string name = shape_name(shapes.front());
+  std::string name = shape_name(*context.model, shapes.front());
   if (shapes.size() > 1) name = std::to_string(shapes.size()) + " layers from " + name;
   const bool operators = context.layout.recompute.kind == RecomputeKind::operators;
   if (recompute_all) name += " (recomputed)";
@@ -153,7 +144,7 @@ Block make_head(const LayerContext& context) {
 }
 
 Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_table) {
-  BlockBuilder b(context, BlockKind::mtp, "multi-token prediction: " + shape_name(shape));
+  BlockBuilder b(context, BlockKind::mtp, "multi-token prediction: " + shape_name(*context.model, shape));
   const LayerContext& c = context;
   const std::int64_t h = c.model->hidden;
   const std::vector<std::int64_t> share = {c.tokens_sp, h};

@@ -26,6 +26,9 @@ public:
   /// A transient in the activation dtype.
   int temporary(const std::string& name, std::vector<std::int64_t> shape);
 
+  /// A transient that the backward reads after all.
+  void saves(int buffer) { block_.buffers[static_cast<std::size_t>(buffer)].part = MemoryPart::activations; }
+
   /// A tensor in the recipe's 8- or 4-bit type with its scales; `copies` of it where products read it both ways.
   int quantised(const std::string& name, std::vector<std::int64_t> shape, MemoryPart part, int copies = 1);
   [[nodiscard]] const Buffer& at(int buffer) const { return block_.buffers[static_cast<std::size_t>(buffer)]; }

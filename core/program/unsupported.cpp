@@ -21,8 +21,9 @@ const char* without_formula(const ModelSpec& model, const LayerShape& shape) {
     break;
   }
   if (shape.feed_forward == FeedForward::none) return "layers without a feed-forward";
-  if (model.parallel_block) return "attention and feed-forward in parallel";
-  if (model.norms_per_layer != 2) return "layers with other than two norms";
+  const int norms = model.norm_placement == NormPlacement::around ? 4 : 2;
+  const bool shared = model.parallel_block && model.norms_per_layer == 1;
+  if (model.norms_per_layer != norms && !shared) return "another number of norms than its halves need";
   if (model.embedding_projection > 0 && model.embedding_projection != model.hidden) return "a projected embedding";
   if (model.latent && model.latent->index_heads > 0) return "a sparse-attention indexer";
   return nullptr;

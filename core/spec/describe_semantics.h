@@ -24,6 +24,12 @@ template <> struct EnumNames<KeptOutput> {
       std::pair{KeptOutput::up, "up"},               std::pair{KeptOutput::down, "down"}};
 };
 
+template <> struct EnumNames<BlockFeature> {
+  static constexpr std::array names = {std::pair{BlockFeature::parallel, "parallel"}, std::pair{BlockFeature::joint_parallel, "joint-parallel"},
+                                       std::pair{BlockFeature::norms_after, "norms-after"}, std::pair{BlockFeature::norms_around, "norms-around"},
+                                       std::pair{BlockFeature::softcap, "softcap"}};
+};
+
 namespace detail {
 constexpr auto bytes(const char* key, Bytes Semantics::*pointer, const char* doc) {
   return optional(key, pointer, doc).between(0, 1e15);
@@ -106,6 +112,7 @@ template <> struct Described<Semantics> {
       optional("recompute", &T::recompute, "Recomputation it has."),
       optional("recompute_modules", &T::recompute_modules, "Modules of selective recomputation."),
       optional("precisions", &T::precisions, "Precisions it has."),
+      optional("block_features", &T::block_features, "What its layers can be beyond norm, half and sum in turn."),
       optional("offload_optimizer", &T::offload_optimizer, "Optimizer state may live on the host."),
       optional("kv_replication", &T::kv_replication, "tp > kv_heads replicates keys and values."),
       optional("tied_with_pp", &T::tied_with_pp, "Tied tables may be split over a pipeline."),

@@ -20,6 +20,13 @@ enum class QkNorm {
   full_width, ///< weights over all heads: (heads + kv_heads) * head_dim
 };
 
+/// Where the norms of a layer stand.
+enum class NormPlacement {
+  before, ///< before each half (GPT-2 and most models since)
+  after,  ///< after each half, before its sum with the residual stream (OLMo 2)
+  around, ///< before and after each half (Gemma 2 and 3): four norms
+};
+
 /// What mixes tokens in a layer.
 enum class Mixer {
   attention,   ///< softmax attention, grouped query (multi-head when kv_heads = heads)
@@ -102,7 +109,8 @@ struct ModelSpec {
   int vocab = 0;    ///< rows of the embedding table, before padding for tensor parallelism
   bool tied_embeddings = false;
   NormKind norm = NormKind::rms;
-  int norms_per_layer = 2;
+  int norms_per_layer = 2; ///< 1: parallel halves that share a norm, or a block of one half
+  NormPlacement norm_placement = NormPlacement::before;
   bool final_norm = true;
   bool embedding_norm = false; ///< a norm after the embedding (BLOOM)
   int learned_positions = 0;   ///< rows of a learned position table; 0 = rotary, ALiBi or none
@@ -114,6 +122,9 @@ struct ModelSpec {
   bool attention_sinks = false; ///< one learned logit per head (gpt-oss)
   bool output_gate = false;     ///< attention output gated by a second query-sized projection (Qwen3-Next)
   bool parallel_block = false;  ///< attention and feed-forward read the same input (Falcon, GPT-NeoX)
+  bool scaled_embedding = false; ///< the embedding is multiplied by a constant (Gemma)
+  double attention_softcap = 0; ///< scores become cap · tanh(score / cap) (Gemma 2); 0 = they do not
+  double logit_softcap = 0;     ///< the same of the logits
   std::optional<LatentAttention> latent;
   std::optional<MoeSpec> moe;
   std::optional<SlidingWindow> window;

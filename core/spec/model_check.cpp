@@ -132,6 +132,19 @@ Result<void> check_linear(const ModelSpec& model, const std::string& where) {
   return {};
 }
 
+Result<void> check_norms(const ModelSpec& model, const std::string& where) {
+  const bool around = model.norm_placement == NormPlacement::around;
+  if (around != (model.norms_per_layer == 4))
+    return fail(where + "/norms_per_layer", fmt::format("{} with norm_placement {}", model.norms_per_layer, around ? "around" : "before or after"),
+                around ? "norms around both halves are 4" : "4 norms stand around the halves: norm_placement \"around\"");
+  if (model.norm_placement == NormPlacement::before) return {};
+  if (model.parallel_block)
+    return fail(where + "/norm_placement", "norms after the halves of a parallel block", "parallel halves have norms before them");
+  if (!around && model.norms_per_layer != 2)
+    return fail(where + "/norms_per_layer", fmt::format("{} with norm_placement after", model.norms_per_layer), "one norm after each half: 2");
+  return {};
+}
+
 } // namespace
 
 Result<void> check_model(const ModelSpec& model, const std::string& where) {
@@ -153,6 +166,7 @@ Result<void> check_model(const ModelSpec& model, const std::string& where) {
     if (const auto checked = check_window(model, *model.window, where + "/window"); !checked) return checked;
   if (const auto checked = check_linear(model, where); !checked) return checked;
   if (const auto checked = check_pattern(model, where); !checked) return checked;
+  if (const auto checked = check_norms(model, where); !checked) return checked;
 
   const std::vector<LayerShape> shapes = layer_shapes(model);
   if (const auto checked = check_attention(model, has_attention(shapes) ? 1 : 0, where); !checked) return checked;

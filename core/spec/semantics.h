@@ -24,6 +24,15 @@ enum class SemanticsFamily {
 /// Outputs inside a layer that a policy by operator may keep; gate and up are the halves of a gated up projection.
 enum class KeptOutput { query, key, value, attention, attention_out, gate, up, down };
 
+/// What layers and head of a framework can be beyond norm, half and sum in turn.
+enum class BlockFeature {
+  parallel,       ///< both halves read one input and are summed
+  joint_parallel, ///< and share one tensor-parallel reduction; else each half reduces its own output
+  norms_after,    ///< norms after the halves
+  norms_around,   ///< norms before and after them
+  softcap,        ///< capped scores and logits
+};
+
 /// How a framework behaves: what stays in memory, what overlaps, what is padded, which layouts it accepts. Read from
 /// data/semantics/*.json; every value there has its source in `sources`.
 struct Semantics {
@@ -92,6 +101,7 @@ struct Semantics {
   std::vector<RecomputeKind> recompute;
   std::vector<RecomputeModule> recompute_modules;
   std::vector<Precision> precisions;
+  std::vector<BlockFeature> block_features;
   bool offload_optimizer = false;
   bool kv_replication = false; ///< tp > kv_heads replicates keys and values
   bool tied_with_pp = true;

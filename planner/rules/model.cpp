@@ -11,6 +11,20 @@ namespace {
 
 std::optional<Rejection> modelled(const RuleInput& in) { return unsupported(in.model); }
 
+/// What the model needs of its layers that the framework's are not.
+std::optional<Rejection> block_features(const RuleInput& in) {
+  const ModelSpec& m = in.model;
+  const auto& has = in.semantics.block_features;
+  const auto lacking = [&has](BlockFeature feature) { return std::find(has.begin(), has.end(), feature) == has.end(); };
+  std::string what;
+  if (m.parallel_block && lacking(BlockFeature::parallel)) what = "attention beside the feed-forward";
+  else if (m.norm_placement == NormPlacement::after && lacking(BlockFeature::norms_after)) what = "norms after each half";
+  else if (m.norm_placement == NormPlacement::around && lacking(BlockFeature::norms_around)) what = "norms before and after each half";
+  else if ((m.attention_softcap > 0 || m.logit_softcap > 0) && lacking(BlockFeature::softcap)) what = "capped scores or logits";
+  if (what.empty()) return std::nullopt;
+  return lacks(fmt::format("{} has {}, {} has no such layers", m.name, what, in.semantics.name), {"semantics megatron-core", "semantics deepspeed"});
+}
+
 std::optional<Rejection> positions(const RuleInput& in) {
   const int rows = in.model.learned_positions;
   if (rows == 0 || in.job.sequence_length <= rows) return std::nullopt;
@@ -66,6 +80,7 @@ std::optional<Rejection> optimizer(const RuleInput& in) {
 
 void add_model_rules(RuleList& list) {
   list.push_back(make_rule("model-not-modelled", "Every layer has a memory and a time formula.", modelled, RuleScope::degrees));
+  list.push_back(make_rule("block-features", "The framework has layers of the model's kind.", block_features, RuleScope::degrees));
   list.push_back(make_rule("learned-positions", "A learned position table has a row for each token of a sequence.", positions, RuleScope::degrees));
   list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision, RuleScope::degrees));
   list.push_back(make_rule("adapters", "Layers that carry adapters exist and are modelled.", adapters, RuleScope::degrees));

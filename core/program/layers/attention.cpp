@@ -1,23 +1,23 @@
 #include "core/program/layers/attention.h"
 
 #include "core/program/axes/tensor.h"
-#include "core/program/layers/dropout.h"
 #include "core/program/layers/linear.h"
 
 namespace foretrain::layers {
 namespace {
 
-/// norm → QKV → RoPE → core → output projection → residual, as Megatron-Core with TransformerEngine orders it.
-class GroupedQueryAttention final : public AttentionBlock {
+/// norm → QKV → RoPE → core → output projection, as Megatron-Core with TransformerEngine orders it.
+class GroupedQueryAttention final : public Half {
 public:
-  explicit GroupedQueryAttention(int window) : window_(window) {}
+  GroupedQueryAttention(int window, bool reduces) : window_(window), reduces_(reduces) {}
 
-  void forward(BlockBuilder& b, int input, int sum) override {
+  [[nodiscard]] std::string_view name() const override { return "attention_out"; }
+  [[nodiscard]] bool takes_quantised(const LayerContext& c) const override { return quantises_norm(c, AdapterTarget::qkv); }
+
+  std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    input_ = input;
-    sum_ = sum;
-    norm_ = declare_norm(b, input, "norm1", quantises_norm(c, AdapterTarget::qkv));
+    norm_ = norm;
     core_ = declare_core(b, AttentionWidths{c.heads, c.kv_heads, c.model->head_dim, c.model->head_dim, window_});
     declare_parameters(b);
     kept_ = kept_buffer(b, out_, core_.out, true);
@@ -27,16 +27,13 @@ public:
     keep(b, out_, core_.out, kept_);
     const int partial = b.temporary("attention_out", {c.tokens, h});
     forward_keeping(b, out_, kept_, partial, keeps_output(c, KeptOutput::attention_out) ? h : 0);
-    const int share = tensor::leave(b, partial, "attention_out", h);
-    dropout_ = declare_dropout(b, "attention_out");
-    b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_), {traffic(c, residual_bytes(c))});
+    return {reduces_ ? tensor::leave(b, partial, "attention_out", h) : partial};
   }
 
-  void backward(BlockBuilder& b, int grad, int grad_input) override {
+  int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out =
-        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h, out_.low);
+    const int grad_out = reduces_ ? tensor::enter_backward(b, grad, "attention_out", h, out_.low) : grad;
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
     linear_input_gradient(b, out_, grad_out, grad_core);
     linear_weight_gradient(b, out_, kept_, grad_out);
@@ -44,13 +41,13 @@ public:
     const int grad_qkv = b.temporary("dqkv", {c.tokens, qkv_.out});
     b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c, false))});
     const bool reads_norm = needs_input(b, qkv_);
-    if (reads_norm && recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    if (reads_norm && recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
     const int grad_norm = b.temporary("dnorm1", {c.tokens, h});
     const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm1", h) : -1;
     linear_input_gradient(b, qkv_, grad_qkv, grad_norm);
     const int share = tensor::leave_backward(b, grad_norm, "norm1", h);
     linear_weight_gradient(b, qkv_, gathered, grad_qkv);
-    norm_backward(b, norm_, share, grad, grad_input);
+    return share;
   }
 
 private:
@@ -79,7 +76,7 @@ private:
 
   void emit_until_core(BlockBuilder& b) {
     const LayerContext& c = b.context();
-    norm_forward(b, norm_);
+    lead(b, norm_);
     const int gathered = tensor::enter(b, norm_.output, "norm1", c.model->hidden);
     const int mixed = b.temporary("qkv", {c.tokens, qkv_.out});
     const std::int64_t d = c.model->head_dim;
@@ -117,15 +114,10 @@ private:
     const std::int64_t rotated = (std::int64_t{c.heads} + c.kv_heads) * c.model->head_dim;
     return (forward ? 10 : 15) * passes * static_cast<double>(rotated);
   }
-  [[nodiscard]] static double residual_bytes(const LayerContext& c) {
-    return 3.0 * static_cast<double>(c.width * c.tokens_sp) * c.model->hidden;
-  }
 
   int window_;
-  int input_ = -1;
-  int sum_ = -1;
+  bool reduces_;
   Norm norm_;
-  Dropout dropout_;
   AttentionCore core_;
   int kept_ = -1; ///< input of the output projection as it stays
   Linear qkv_;
@@ -134,8 +126,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<AttentionBlock> make_attention(int window) {
-  return std::make_unique<GroupedQueryAttention>(window);
+std::unique_ptr<Half> make_attention(int window, bool reduces) {
+  return std::make_unique<GroupedQueryAttention>(window, reduces);
 }
 
 } // namespace foretrain::layers

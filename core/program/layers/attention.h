@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "core/program/builder.h"
-#include "core/program/layers/norm.h"
+#include "core/program/layers/half.h"
 
 namespace foretrain::layers {
 
@@ -39,19 +39,9 @@ void core_forward(BlockBuilder& b, const AttentionCore& core);
 /// output the backward reads from then on. The output projection's input stays saved: its weight gradient needs it.
 [[nodiscard]] AttentionCore recompute_core(BlockBuilder& b, const AttentionCore& core);
 
-/// An attention block from its input to the residual sum, with everything between.
-class AttentionBlock {
-public:
-  virtual ~AttentionBlock() = default;
-  /// Emits the forward; `sum` is the buffer of input + attention output.
-  virtual void forward(BlockBuilder& b, int input, int sum) = 0;
-  /// Emits the backward: `grad` is the gradient of the sum, `grad_input` receives the input's.
-  virtual void backward(BlockBuilder& b, int grad, int grad_input) = 0;
-};
-
-/// Grouped-query (and multi-head) attention; `window` as in LayerShape.
-[[nodiscard]] std::unique_ptr<AttentionBlock> make_attention(int window);
+/// Grouped-query (and multi-head) attention; `window` as in LayerShape, `reduces` as in half.h.
+[[nodiscard]] std::unique_ptr<Half> make_attention(int window, bool reduces);
 /// Multi-head latent attention.
-[[nodiscard]] std::unique_ptr<AttentionBlock> make_latent_attention(int window);
+[[nodiscard]] std::unique_ptr<Half> make_latent_attention(int window);
 
 } // namespace foretrain::layers

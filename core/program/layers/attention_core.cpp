@@ -75,6 +75,8 @@ std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths
   const double scores = static_cast<double>(s.tokens) * static_cast<double>(keys) * static_cast<double>(s.heads);
   kernels.push_back(traffic(c, (forward ? 2 : 3) * width * scores));
   if (c.job->dropout > 0) kernels.push_back(traffic(c, (2 * width + 1) * scores));
+  // cap · tanh(score / cap) as three operators; backward reads the tanh's output too.
+  if (c.model->attention_softcap > 0) kernels.push_back(traffic(c, (forward ? 6 : 7) * width * scores));
   return kernels;
 }
 
@@ -223,7 +225,8 @@ AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths) {
   core.statistics = b.buffer("attention.logsumexp", statistics_dtype(c), {s.tokens, s.heads}, MemoryPart::activations);
   if (c.job->attention == AttentionKernel::unfused) {
     // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes).
-    const std::int64_t bytes = c.width + (c.job->dropout > 0 ? c.width + 1 : 0);
+    const std::int64_t capped = c.model->attention_softcap > 0 ? c.width : 0; // the tanh's output
+    const std::int64_t bytes = c.width + capped + (c.job->dropout > 0 ? c.width + 1 : 0);
     core.probabilities = b.buffer("attention.probabilities", DType::int8,
                                   {s.tokens, s.heads, c.job->sequence_length, bytes},
                                   MemoryPart::activations);

@@ -1,5 +1,4 @@
 #include "core/program/axes/tensor.h"
-#include "core/program/layers/dropout.h"
 #include "core/program/layers/feed_forward.h"
 #include "core/program/layers/linear.h"
 #include "core/program/layers/norm.h"
@@ -75,55 +74,60 @@ int mlp_backward(BlockBuilder& b, const Mlp& mlp, int grad_partial, int grad_gat
 
 namespace {
 
-/// norm → up → activation → down → residual.
-class Dense final : public FeedForwardBlock {
+/// norm → up → activation → down.
+class Dense final : public Half {
 public:
-  void forward(BlockBuilder& b, int input, int sum) override {
+  explicit Dense(bool reduces) : reduces_(reduces) {}
+
+  [[nodiscard]] std::string_view name() const override { return "ffn_down"; }
+  [[nodiscard]] bool takes_quantised(const LayerContext& c) const override { return quantises_norm(c, AdapterTarget::ffn_up); }
+
+  std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    norm_ = declare_norm(b, input, "norm2", quantises_norm(c, AdapterTarget::ffn_up));
+    norm_ = norm;
     mlp_ = declare_mlp(b, "ffn", c.model->ffn, Segment::ffn_up, Segment::activation, Segment::ffn_down, true);
     partial_ = b.temporary("ffn_down", {c.tokens, h});
+    lead(b, norm_);
     emit(b);
-    if (b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators) return;
-    const int share = tensor::leave(b, partial_, "ffn_down", h);
-    dropout_ = declare_dropout(b, "ffn_down");
-    b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_),
-              {traffic(c, 3.0 * static_cast<double>(c.width * c.tokens_sp) * static_cast<double>(h))});
+    if (b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators) return {};
+    return {reduces_ ? tensor::leave(b, partial_, "ffn_down", h) : partial_};
   }
 
-  void backward(BlockBuilder& b, int grad, int grad_input) override {
+  int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    if (recomputes(c, RecomputeModule::mlp)) recomputed(b, [&] { emit(b); });
-    const int grad_out = tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "ffn_down"), "ffn_down", h, mlp_.down.low);
+    if (recomputes(c, RecomputeModule::mlp)) {
+      repeat(b, norm_);
+      recomputed(b, [&] { emit(b); });
+    }
+    const int grad_out = reduces_ ? tensor::enter_backward(b, grad, "ffn_down", h, mlp_.down.low) : grad;
     const int grad_norm = b.temporary("dnorm2", {c.tokens, h});
     const int grad_up = mlp_backward(b, mlp_, grad_out, grad_norm, "ffn");
     const bool reads_norm = needs_input(b, mlp_.up);
-    if (reads_norm && recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
+    if (reads_norm && recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
     const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm2", h) : -1;
     const int share = tensor::leave_backward(b, grad_norm, "norm2", h);
     linear_weight_gradient(b, mlp_.up, gathered, grad_up);
-    norm_backward(b, norm_, share, grad, grad_input);
+    return share;
   }
 
 private:
   void emit(BlockBuilder& b) {
-    norm_forward(b, norm_);
     const int gathered = tensor::enter(b, norm_.output, "norm2", b.context().model->hidden);
     mlp_forward(b, mlp_, gathered, partial_);
   }
 
+  bool reduces_;
   Norm norm_;
-  Dropout dropout_;
   Mlp mlp_;
   int partial_ = -1;
 };
 
 } // namespace
 
-std::unique_ptr<FeedForwardBlock> make_dense() {
-  return std::make_unique<Dense>();
+std::unique_ptr<Half> make_dense(bool reduces) {
+  return std::make_unique<Dense>(reduces);
 }
 
 } // namespace foretrain::layers

@@ -12,12 +12,13 @@ namespace foretrain::layers {
 /// the backward (arXiv:2205.05198, section 4.1). Without dropout there is no mask and nothing to do.
 struct Dropout {
   int mask = -1;
+  std::int64_t rows = 0; ///< tokens
 };
 
-[[nodiscard]] inline Dropout declare_dropout(BlockBuilder& b, const std::string& name) {
+[[nodiscard]] inline Dropout declare_dropout(BlockBuilder& b, const std::string& name, std::int64_t rows) {
   const LayerContext& c = b.context();
   if (!(c.job->dropout > 0)) return {};
-  return {b.buffer(name + ".mask", DType::int8, {c.tokens_sp, c.model->hidden}, MemoryPart::activations)};
+  return {b.buffer(name + ".mask", DType::int8, {rows, c.model->hidden}, MemoryPart::activations), rows};
 }
 
 /// What the sum writes: its result, and the mask where there is one.
@@ -31,8 +32,8 @@ struct Dropout {
 [[nodiscard]] inline int dropout_backward(BlockBuilder& b, const Dropout& dropout, int grad, const std::string& name) {
   if (dropout.mask < 0) return grad;
   const LayerContext& c = b.context();
-  const int masked = b.temporary("d" + name + ".masked", {c.tokens_sp, c.model->hidden});
-  const double elements = static_cast<double>(c.tokens_sp) * c.model->hidden;
+  const int masked = b.temporary("d" + name + ".masked", {dropout.rows, c.model->hidden});
+  const double elements = static_cast<double>(dropout.rows) * c.model->hidden;
   b.compute(Segment::residual, {grad, dropout.mask}, {masked},
             {traffic(c, (2 * static_cast<double>(c.width) + 1) * elements)});
   return masked;

@@ -25,9 +25,12 @@ void Embedding::forward(BlockBuilder& b, int output) {
   if (weight_ >= 0) lookup.weights = {weight_};
   const int share = tensor::leave(b, rows, "embedding", h);
   // Positions, scaling and the change of order from (batch, sequence) to (sequence, batch) write a copy.
-  dropout_ = declare_dropout(b, "embedding");
-  b.compute(Segment::embedding, {share}, with_mask(output, dropout_),
-            {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+  dropout_ = declare_dropout(b, "embedding", c.tokens_sp);
+  const double pass = static_cast<double>(c.width * c.tokens_sp * h);
+  Op& copy = b.compute(Segment::embedding, {share}, with_mask(output, dropout_), {traffic(c, 2.0 * pass)});
+  if (!m.scaled_embedding) return;
+  copy.kernels.push_back(traffic(c, 2.0 * pass)); // one product more, whose factor stands beside it
+  copy.scratch = b.at(output).bytes;
 }
 
 void Embedding::backward(BlockBuilder& b, int grad_output) {
@@ -37,8 +40,13 @@ void Embedding::backward(BlockBuilder& b, int grad_output) {
     b.compute(Segment::embedding, {grad_output}, {}, {});
     return;
   }
-  const int gathered =
-      tensor::enter_backward(b, dropout_backward(b, dropout_, grad_output, "embedding"), "embedding", h);
+  int grad = dropout_backward(b, dropout_, grad_output, "embedding");
+  if (c.model->scaled_embedding) {
+    const int scaled = b.temporary("dembedding.scaled", {c.tokens_sp, h});
+    b.compute(Segment::embedding, {grad}, {scaled}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+    grad = scaled;
+  }
+  const int gathered = tensor::enter_backward(b, grad, "embedding", h);
   in_weight_pass(b, [&] {
     Op& op = b.compute(Segment::embedding, {gathered}, {},
                        {traffic(c, static_cast<double>(c.width) *
@@ -60,7 +68,31 @@ void Head::forward(BlockBuilder& b, int input) {
   head_ = {Segment::head, weight, c.tokens, h, local, false, {}};
   logits_ = b.buffer("logits", c.dtype, {c.tokens, local}, MemoryPart::logits);
   linear_forward(b, head_, gathered, logits_);
+  if (c.model->logit_softcap > 0) cap_logits(b);
   loss_forward(b);
+}
+
+/// cap · tanh(logits / cap) as three operators, of which the tanh's output is saved; the logits are referenced until the
+/// last is done (transformers modeling_gemma2.py; logit_softcapping in NVIDIA-NeMo/Megatron-Bridge@067f987df
+/// src/megatron/bridge/models/gemma/gemma2_provider.py).
+void Head::cap_logits(BlockBuilder& b) {
+  const LayerContext& c = b.context();
+  const std::vector<std::int64_t> shape = {c.tokens, head_.out};
+  const double pass = static_cast<double>(c.width) * static_cast<double>(c.tokens * head_.out);
+  const int raw = logits_;
+  tanh_ = b.buffer("logits.tanh", c.dtype, shape, MemoryPart::logits);
+  logits_ = b.buffer("logits.capped", c.dtype, shape, MemoryPart::logits);
+  b.compute(Segment::loss, {raw}, {tanh_}, {traffic(c, 4 * pass)}).scratch = b.at(raw).bytes; // the quotient
+  b.compute(Segment::loss, {raw, tanh_}, {logits_}, {traffic(c, 2 * pass)});
+}
+
+/// Backward of the product, the tanh (its output read too) and the quotient.
+int Head::uncap_gradient(BlockBuilder& b, int grad) {
+  const LayerContext& c = b.context();
+  const double pass = static_cast<double>(c.width) * static_cast<double>(c.tokens * head_.out);
+  const int raw = b.buffer("dlogits.raw", c.dtype, {c.tokens, head_.out}, MemoryPart::logits);
+  b.compute(Segment::loss, {grad, tanh_}, {raw}, {traffic(c, 7 * pass)}).scratch = b.at(raw).bytes;
+  return raw;
 }
 
 /// Every rank sees the logits of the whole vocabulary; then eager operators: cast to fp32, log-softmax, and in backward
@@ -181,7 +213,8 @@ int Head::loss_backward(BlockBuilder& b) {
 void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
   const LayerContext& c = b.context();
   const std::int64_t h = c.model->hidden;
-  const int grad_logits = loss_backward(b);
+  int grad_logits = loss_backward(b);
+  if (tanh_ >= 0) grad_logits = uncap_gradient(b, grad_logits);
   const int grad_norm = b.temporary("dfinal_norm", {c.tokens, h});
   const bool trains = !c.job->lora;
   const int gathered = trains ? tensor::enter_again(b, norm_.output, "final_norm", h) : -1;

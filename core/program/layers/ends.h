@@ -31,6 +31,8 @@ public:
   void backward(BlockBuilder& b, int residual_gradient, int grad_input);
 
 private:
+  void cap_logits(BlockBuilder& b);
+  int uncap_gradient(BlockBuilder& b, int grad);
   void loss_forward(BlockBuilder& b);
   void gathered_loss_forward(BlockBuilder& b);
   int gathered_loss_backward(BlockBuilder& b);
@@ -42,6 +44,7 @@ private:
   int logits_ = -1;
   int softmax_ = -1; ///< fp32, where the loss keeps one
   int cast_ = -1;    ///< fp32 copy of the logits (plain loss)
+  int tanh_ = -1;     ///< of capped logits, saved
   int gathered_ = -1; ///< logits of the whole vocabulary (gathered loss)
 };
 

@@ -3,24 +3,16 @@
 #include <memory>
 
 #include "core/program/builder.h"
+#include "core/program/layers/half.h"
 #include "core/program/layers/linear.h"
 
 namespace foretrain::layers {
 
-/// A feed-forward block from its input to the residual sum.
-class FeedForwardBlock {
-public:
-  virtual ~FeedForwardBlock() = default;
-  /// Emits the forward; `sum` is the buffer of input + feed-forward output.
-  virtual void forward(BlockBuilder& b, int input, int sum) = 0;
-  /// Emits the backward: `grad` is the gradient of the sum, `grad_input` receives the input's.
-  virtual void backward(BlockBuilder& b, int grad, int grad_input) = 0;
-};
-
-[[nodiscard]] std::unique_ptr<FeedForwardBlock> make_dense();
-[[nodiscard]] std::unique_ptr<FeedForwardBlock> make_moe();
+/// `reduces` as in half.h.
+[[nodiscard]] std::unique_ptr<Half> make_dense(bool reduces);
+[[nodiscard]] std::unique_ptr<Half> make_moe();
 /// As our own executor runs it.
-[[nodiscard]] std::unique_ptr<FeedForwardBlock> make_executed_moe();
+[[nodiscard]] std::unique_ptr<Half> make_executed_moe();
 
 /// The gated (or plain) MLP between a tensor-parallel entry and exit: buffers and ops without norm and residual, shared
 /// by the dense feed-forward and by shared experts.

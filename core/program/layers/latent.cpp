@@ -1,7 +1,6 @@
 #include "core/base/check.h"
 #include "core/program/axes/tensor.h"
 #include "core/program/layers/attention.h"
-#include "core/program/layers/dropout.h"
 #include "core/program/layers/linear.h"
 
 namespace foretrain::layers {
@@ -9,37 +8,36 @@ namespace {
 
 /// Multi-head latent attention, DeepSeek-V2 (arXiv:2405.04434), as Megatron-Core runs it: the down projections are
 /// replicated over tp and work on this rank's tokens, the up projections are split by head.
-class LatentAttentionBlock final : public AttentionBlock {
+class LatentAttentionBlock final : public Half {
 public:
   explicit LatentAttentionBlock(int window) : window_(window) {}
 
-  void forward(BlockBuilder& b, int input, int sum) override {
+  [[nodiscard]] std::string_view name() const override { return "attention_out"; }
+  [[nodiscard]] bool takes_quantised(const LayerContext&) const override { return false; }
+
+  std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
     const LayerContext& c = b.context();
     const LatentAttention& mla = *c.model->latent;
     const std::int64_t h = c.model->hidden;
-    norm_ = declare_norm(b, input, "norm1");
+    norm_ = norm;
     qk_ = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
     core_ = declare_core(b, AttentionWidths{c.heads, c.heads, static_cast<int>(qk_), mla.v_head_dim, window_});
     declare(b);
     kept_ = kept_buffer(b, out_, core_.out, true);
-    norm_forward(b, norm_);
+    lead(b, norm_);
     emit_down(b);
     emit_up(b);
     core_forward(b, core_);
     keep(b, out_, core_.out, kept_);
     const int partial = b.temporary("attention_out", {c.tokens, h});
     linear_forward(b, out_, kept_, partial);
-    const int share = tensor::leave(b, partial, "attention_out", h);
-    dropout_ = declare_dropout(b, "attention_out");
-    b.compute(Segment::residual, {input, share}, with_mask(sum, dropout_),
-              {traffic(c, 3.0 * static_cast<double>(c.width * c.tokens_sp) * static_cast<double>(h))});
+    return {tensor::leave(b, partial, "attention_out", h)};
   }
 
-  void backward(BlockBuilder& b, int grad, int grad_input) override {
+  int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out =
-        tensor::enter_backward(b, dropout_backward(b, dropout_, grad, "attention_out"), "attention_out", h, out_.low);
+    const int grad_out = tensor::enter_backward(b, grad, "attention_out", h, out_.low);
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
     linear_input_gradient(b, out_, grad_out, grad_core);
     linear_weight_gradient(b, out_, kept_, grad_out);
@@ -47,7 +45,7 @@ public:
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     up_backward(b, g);
     down_backward(b);
-    norm_backward(b, norm_, grad_norm_, grad, grad_input);
+    return grad_norm_;
   }
 
 private:
@@ -165,11 +163,10 @@ private:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     grad_norm_ = b.temporary("dnorm1", {c.tokens_sp, h});
-    if (needs_input(b, kv_down_) && recomputes(c, RecomputeModule::layernorm))
-      recomputed(b, [&] {
-        norm_forward(b, norm_);
-        keep(b, kv_down_, norm_.output, kept_norm_);
-      });
+    if (needs_input(b, kv_down_) && recomputes(c, RecomputeModule::layernorm)) {
+      repeat(b, norm_);
+      recomputed(b, [&] { keep(b, kv_down_, norm_.output, kept_norm_); });
+    }
     int grad_from_q = grad_q_share_;
     if (q_lora_ > 0) {
       const int grad_q = b.temporary("dq_compressed", {c.tokens_sp, q_lora_});
@@ -196,7 +193,6 @@ private:
   std::int64_t kv_lora_ = 0;
   std::int64_t compressed_ = 0;
   Norm norm_;
-  Dropout dropout_;
   AttentionCore core_;
   Linear q_down_, q_up_, kv_down_, kv_up_, out_;
   int kept_ = -1;      ///< input of the output projection as it stays
@@ -208,7 +204,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<AttentionBlock> make_latent_attention(int window) {
+std::unique_ptr<Half> make_latent_attention(int window) {
   return std::make_unique<LatentAttentionBlock>(window);
 }
 

@@ -2,7 +2,6 @@
 
 #include "core/program/axes/expert.h"
 #include "core/program/axes/tensor.h"
-#include "core/program/layers/dropout.h"
 #include "core/program/layers/feed_forward.h"
 #include "core/program/layers/norm.h"
 
@@ -12,30 +11,31 @@ namespace {
 /// fp32 tensors of tokens × experts that the router keeps: logits, scores, normalised and masked probabilities.
 constexpr std::int64_t kRouterTensors = 4;
 
-/// norm → router → permute → dispatch → experts → combine → unpermute (+ shared experts) → residual, as Megatron-Core
+/// norm → router → permute → dispatch → experts → combine → unpermute (+ shared experts), as Megatron-Core
 /// with the all-to-all dispatcher and fused permutation. Probabilities are applied inside the expert activation, so
 /// expert outputs are not saved.
-class Moe final : public FeedForwardBlock {
+class Moe final : public Half {
 public:
-  void forward(BlockBuilder& b, int input, int sum) override {
-    const LayerContext& c = b.context();
-    norm_ = declare_norm(b, input, "norm2");
+  [[nodiscard]] std::string_view name() const override { return "moe_out"; }
+  [[nodiscard]] bool takes_quantised(const LayerContext&) const override { return false; }
+
+  std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
+    norm_ = norm;
     declare(b);
+    lead(b, norm_);
     emit(b);
-    std::vector<int> terms = {input, out_};
-    if (shared_.up.weight >= 0) terms.push_back(shared_share_);
-    dropout_ = declare_dropout(b, "moe_out");
-    const auto passes = static_cast<double>(terms.size() + 1);
-    b.compute(Segment::residual, terms, with_mask(sum, dropout_), {traffic(c, passes * row_bytes(c, sizes_.tokens))});
+    if (shared_.up.weight >= 0) return {out_, shared_share_};
+    return {out_};
   }
 
-  void backward(BlockBuilder& b, int grad, int grad_input) override {
+  int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
-    if (recomputes(c, RecomputeModule::moe)) recomputed(b, [&] { emit(b); });
-    const int grad_out = dropout_backward(b, dropout_, grad, "moe_out");
-    int grad_norm = routed_backward(b, grad_out);
-    if (shared_.up.weight >= 0) grad_norm = shared_backward(b, grad_out, grad_norm);
-    norm_backward(b, norm_, grad_norm, grad, grad_input);
+    if (recomputes(c, RecomputeModule::moe)) {
+      repeat(b, norm_);
+      recomputed(b, [&] { emit(b); });
+    }
+    const int grad_norm = routed_backward(b, grad);
+    return shared_.up.weight >= 0 ? shared_backward(b, grad, grad_norm) : grad_norm;
   }
 
 private:
@@ -82,7 +82,6 @@ private:
   void emit(BlockBuilder& b) {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    norm_forward(b, norm_);
     route(b);
     const bool local = c.layout.ep * c.layout.etp == 1;
     const int permuted = local ? expert_in_ : b.temporary("permuted", {sizes_.sent, h});
@@ -261,7 +260,6 @@ private:
   }
 
   Norm norm_;
-  Dropout dropout_;
   expert::Sizes sizes_;
   Mlp shared_;
   bool low_ = false; ///< expert products in 8 or 4 bits
@@ -273,7 +271,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<FeedForwardBlock> make_moe() {
+std::unique_ptr<Half> make_moe() {
   return std::make_unique<Moe>();
 }
 

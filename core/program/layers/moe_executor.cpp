@@ -1,6 +1,5 @@
 #include "core/program/axes/expert.h"
 #include "core/program/axes/tensor.h"
-#include "core/program/layers/dropout.h"
 #include "core/program/layers/feed_forward.h"
 #include "core/program/layers/norm.h"
 
@@ -11,28 +10,29 @@ namespace {
 /// activation, so that expert outputs are not saved; the choice of experts is saved and never made again. Buffers whose
 /// names begin with "expert." or "dexpert." have as many rows as this rank's experts get, "exchanged." as many as
 /// arrive from the expert-parallel exchange.
-class ExecutedMoe final : public FeedForwardBlock {
+class ExecutedMoe final : public Half {
 public:
-  void forward(BlockBuilder& b, int input, int sum) override {
-    const LayerContext& c = b.context();
-    norm_ = declare_norm(b, input, "norm2");
+  [[nodiscard]] std::string_view name() const override { return "moe_out"; }
+  [[nodiscard]] bool takes_quantised(const LayerContext&) const override { return false; }
+
+  std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
+    norm_ = norm;
     declare(b);
+    lead(b, norm_);
     emit(b);
-    std::vector<int> terms = {input, out_};
-    if (shared_.up.weight >= 0) terms.push_back(shared_share_);
-    dropout_ = declare_dropout(b, "moe_out");
-    b.compute(Segment::residual, terms, with_mask(sum, dropout_),
-              {rows(c, static_cast<std::int64_t>(terms.size() + 1) * sizes_.tokens)});
+    if (shared_.up.weight >= 0) return {out_, shared_share_};
+    return {out_};
   }
 
-  void backward(BlockBuilder& b, int grad, int grad_input) override {
+  int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
-    if (recomputes(c, RecomputeModule::moe)) recomputed(b, [&] { emit(b); });
-    const int grad_out = dropout_backward(b, dropout_, grad, "moe_out");
-    if (recomputes(c, RecomputeModule::layernorm)) recomputed(b, [&] { norm_forward(b, norm_); });
-    int grad_norm = routed_backward(b, grad_out);
-    if (shared_.up.weight >= 0) grad_norm = shared_backward(b, grad_out, grad_norm);
-    norm_backward(b, norm_, grad_norm, grad, grad_input);
+    if (recomputes(c, RecomputeModule::moe)) {
+      repeat(b, norm_);
+      recomputed(b, [&] { emit(b); });
+    }
+    if (recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
+    const int grad_norm = routed_backward(b, grad);
+    return shared_.up.weight >= 0 ? shared_backward(b, grad, grad_norm) : grad_norm;
   }
 
 private:
@@ -80,7 +80,6 @@ private:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     const std::int64_t experts = c.model->moe->experts;
-    norm_forward(b, norm_);
     b.compute(Segment::router, {norm_.output}, {weights_, choice_}, {gemm(c, sizes_.tokens, experts, h)}).weights = {
         router_};
     if (gathers_)
@@ -317,7 +316,6 @@ private:
   }
 
   Norm norm_;
-  Dropout dropout_;
   expert::Sizes sizes_;
   Mlp shared_;
   std::int64_t group_ = 1; ///< ranks that hold one copy of the experts
@@ -330,7 +328,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<FeedForwardBlock> make_executed_moe() {
+std::unique_ptr<Half> make_executed_moe() {
   return std::make_unique<ExecutedMoe>();
 }
 

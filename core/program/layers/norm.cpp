@@ -1,5 +1,7 @@
 #include "core/program/layers/norm.h"
 
+#include "core/program/layers/linear.h"
+
 namespace foretrain::layers {
 namespace {
 
@@ -47,6 +49,14 @@ void norm_forward(BlockBuilder& b, const Norm& norm) {
   }
   Op& op = b.compute(Segment::norm, {norm.input}, std::move(writes), {traffic(c, moved * elements)});
   op.weights = norm.weights;
+}
+
+void lead(BlockBuilder& b, const Norm& norm) {
+  if (norm.leads && !norm.weights.empty()) norm_forward(b, norm);
+}
+
+void repeat(BlockBuilder& b, const Norm& norm) {
+  if (norm.repeats && !norm.weights.empty()) recomputed(b, [&] { norm_forward(b, norm); });
 }
 
 void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int residual_gradient, int grad_input) {

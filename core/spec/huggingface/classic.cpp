@@ -11,6 +11,8 @@ void plain_with_biases(ModelSpec& model) {
   model.qkv_bias = model.out_bias = model.mlp_bias = true;
 }
 
+constexpr const char* kAlibi = "ALiBi: biases of attention scores are counted as part of the attention kernel";
+
 } // namespace
 
 void read_gpt2(Config& config, ModelSpec& model) {
@@ -47,6 +49,7 @@ void read_bloom(Config& config, ModelSpec& model) {
   read_common(config, model, {.vocab = 250880, .hidden = 64, .layers = 2, .heads = 8, .positions = 0, .tied = true});
   plain_with_biases(model);
   model.embedding_norm = true;
+  model.notes.emplace_back(kAlibi);
 }
 
 void read_falcon(Config& config, ModelSpec& model) {
@@ -59,6 +62,7 @@ void read_falcon(Config& config, ModelSpec& model) {
   // Before the grouped architecture the key/value heads are one or all, whatever num_kv_heads says.
   if (!grouped) model.kv_heads = config.flag({"multi_query"}, true) ? 1 : model.heads;
   model.parallel_block = parallel;
+  if (config.flag({"alibi"}, false)) model.notes.emplace_back(kAlibi);
   model.norms_per_layer = grouped ? config.number({"num_ln_in_parallel_attn"}, 2, 1, 2) : parallel ? 1 : 2;
 }
 

@@ -20,11 +20,26 @@ std::optional<int> window_size(Config& config) {
   return size ? size : std::optional(4096);
 }
 
+/// Norms before and after both halves, and an embedding times √hidden (modeling_gemma2.py).
+void sandwiched(ModelSpec& model) {
+  model.norms_per_layer = 4;
+  model.norm_placement = NormPlacement::around;
+  model.scaled_embedding = true;
+}
+
+/// Caps where the file names them or, absent, those of the class; null means none.
+void read_softcaps(Config& config, ModelSpec& model, int attention, int logits) {
+  const auto cap = [&config](const char* key, int otherwise) { return config.is_null(key) ? 0 : config.number({key}, otherwise, 0, 1'000'000); };
+  model.attention_softcap = cap("attn_logit_softcapping", attention);
+  model.logit_softcap = cap("final_logit_softcapping", logits);
+}
+
 } // namespace
 
 void read_gemma2(Config& config, ModelSpec& model) {
   read_common(config, model, kGemma);
-  model.norms_per_layer = 4; // before and after both halves
+  sandwiched(model);
+  read_softcaps(config, model, 50, 30);
   model.qkv_bias = model.out_bias = config.flag({"attention_bias"}, false);
   read_window(config, model, window_size(config), 2);
 }
@@ -34,7 +49,8 @@ void read_gemma3(Config& config, ModelSpec& model) {
   defaults.vocab = 262208;
   defaults.positions = 131072;
   read_common(config, model, defaults);
-  model.norms_per_layer = 4;
+  sandwiched(model);
+  read_softcaps(config, model, 0, 0);
   model.qk_norm = QkNorm::per_head;
   model.qkv_bias = model.out_bias = config.flag({"attention_bias"}, false);
   read_window(config, model, window_size(config),

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <map>
 #include <sstream>
 
@@ -52,6 +55,33 @@ TEST(ModelPresets, HaveTheNamesThatTextsUse) {
   for (const char* name :
        {"llama3-8b", "llama3-70b", "llama3-405b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b"})
     EXPECT_TRUE(data().model(name)) << name;
+}
+
+/// What decides memory and time beside the widths is that of the configuration, where there is one.
+TEST(ModelPresets, HaveTheBlocksOfTheirConfiguration) {
+  int compared = 0;
+  for (const auto& [name, row] : rows_by_preset()) {
+    std::string file = row;
+    std::transform(file.begin(), file.end(), file.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    file = testing::test_folder() + "/configs/" + file + ".json";
+    if (!std::filesystem::exists(file)) continue;
+    const auto preset = data().model(name);
+    const auto config = load_model(data(), file);
+    ASSERT_TRUE(preset && config) << name;
+    ++compared;
+    EXPECT_EQ(preset->parallel_block, config->parallel_block) << name;
+    EXPECT_EQ(preset->norm_placement, config->norm_placement) << name;
+    EXPECT_EQ(preset->norms_per_layer, config->norms_per_layer) << name;
+    EXPECT_EQ(preset->norm, config->norm) << name;
+    EXPECT_EQ(preset->qk_norm, config->qk_norm) << name;
+    EXPECT_EQ(preset->scaled_embedding, config->scaled_embedding) << name;
+    EXPECT_EQ(preset->attention_softcap, config->attention_softcap) << name;
+    EXPECT_EQ(preset->logit_softcap, config->logit_softcap) << name;
+    EXPECT_EQ(preset->learned_positions, config->learned_positions) << name;
+    EXPECT_EQ(preset->gated, config->gated) << name;
+    EXPECT_EQ(preset->window, config->window) << name;
+  }
+  EXPECT_GE(compared, 60);
 }
 
 TEST(ModelPresets, SayTheLayersOfTheirConfiguration) {

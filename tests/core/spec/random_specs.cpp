@@ -90,7 +90,9 @@ ModelSpec random_model(Random& random) {
   model.vocab = number(random, 1, 200000);
   model.tied_embeddings = coin(random);
   model.norm = coin(random) ? NormKind::rms : NormKind::layer;
-  model.norms_per_layer = number(random, 0, 4);
+  model.parallel_block = coin(random);
+  model.norm_placement = model.parallel_block ? NormPlacement::before : one_of(random, std::array{NormPlacement::before, NormPlacement::after, NormPlacement::around});
+  model.norms_per_layer = model.norm_placement == NormPlacement::before ? number(random, 0, 3) : model.norm_placement == NormPlacement::after ? 2 : 4;
   model.final_norm = coin(random);
   model.embedding_norm = coin(random);
   model.learned_positions = coin(random) ? number(random, 0, 4096) : 0;
@@ -101,7 +103,9 @@ ModelSpec random_model(Random& random) {
   model.qk_norm = one_of(random, std::array{QkNorm::none, QkNorm::per_head, QkNorm::full_width});
   model.attention_sinks = coin(random);
   model.output_gate = coin(random);
-  model.parallel_block = coin(random);
+  model.scaled_embedding = coin(random);
+  model.attention_softcap = coin(random) ? 50 : 0;
+  model.logit_softcap = coin(random) ? 30.5 : 0;
   if (coin(random))
     model.latent = LatentAttention{maybe(random, number(random, 1, 2048)),
                                    number(random, 1, 1024),
@@ -296,6 +300,7 @@ Semantics random_semantics(Random& random) {
   semantics.recompute = some_of(random, kRecompute);
   semantics.recompute_modules = some_of(random, kModules);
   semantics.precisions = some_of(random, kPrecisions);
+  semantics.block_features = some_of(random, std::array{BlockFeature::parallel, BlockFeature::joint_parallel, BlockFeature::norms_after, BlockFeature::norms_around, BlockFeature::softcap});
   if (coin(random)) semantics.sources = {{"context", text(random)}, {"schedules", text(random)}};
   return semantics;
 }

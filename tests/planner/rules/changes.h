@@ -92,6 +92,10 @@ inline bool apply_one(const std::string& key, const std::string& value, Plan& pl
   if (key == "sharding") return set_named<ShardingKind, 4>(l.sharding.kind, value);
   if (key == "context_parallel") return set_named<ContextKind, 4>(l.context_parallel.kind, value);
   if (key == "expert_dispatch") return set_named<DispatchKind, 3>(l.expert_dispatch.kind, value);
+  if (key == "semantics") {
+    job.semantics = value;
+    return true;
+  }
   if (key == "attention") {
     job.attention = AttentionKernel::flash;
     return value == "flash";
