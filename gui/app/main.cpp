@@ -19,6 +19,7 @@
 #include "gui/app/options.h"
 #include "gui/app/places.h"
 #include "gui/app/run_export.h"
+#include "gui/app/watchdog.h"
 #include "gui/views/view.h"
 
 using namespace foretrain;
@@ -122,7 +123,11 @@ int main(int argc, char** argv) {
     return complain({Error::Kind::environment, "there is no display", "DISPLAY", "with --export none is needed"});
   if (!options->export_to.empty()) qInstallMessageHandler(keep_quiet);
   QApplication::setStyle(QString::fromStdString(options->style));
+#ifdef NDEBUG
   QApplication app(argc, argv);
+#else
+  WatchedApplication app(argc, argv);
+#endif
   QApplication::setApplicationName(QStringLiteral("foretrain-gui"));
   QApplication::setOrganizationName(QStringLiteral("foretrain"));
   auto environment = find_environment(options->data, options->jobs);

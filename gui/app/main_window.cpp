@@ -33,6 +33,7 @@ namespace foretrain::gui {
 namespace {
 
 constexpr int kAutosave = 5000; ///< milliseconds after the last edit
+constexpr int kSaid = 8000;     ///< milliseconds that a message stands
 
 QString first_local_file(const QMimeData& data) {
   for (const QUrl& url : data.urls())
@@ -59,6 +60,9 @@ MainWindow::MainWindow(Environment environment, std::unique_ptr<QSettings> setti
   connect(autosave_, &QTimer::timeout, this, [this] {
     if (!session_.autosave()) autosave_->start();
   });
+  saying_ = new QTimer(this);
+  saying_->setSingleShot(true);
+  connect(saying_, &QTimer::timeout, this, [this] { take_changes(kProgressChanged); });
   importer_ = new Program(this);
   player_ = new QTimer(this);
   player_->setInterval(kFrameMilliseconds);
@@ -159,6 +163,7 @@ void MainWindow::build_bars() {
   progress_->setMaximumHeight(fontMetrics().height());
   progress_->setTextVisible(false);
   progress_->setAccessibleName(QStringLiteral("Progress of the search"));
+  counts_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred); // long messages do not widen the window
   statusBar()->addWidget(progress_);
   statusBar()->addWidget(counts_, 1);
   statusBar()->addPermanentWidget(basis_);
@@ -191,7 +196,7 @@ void MainWindow::show_view(const std::string& id) {
 void MainWindow::take_changes(Changes changes) {
   if ((changes & kSelectionChanged) != 0 && session_.moment() >= 0) session_.set_moment(player_->isActive() ? 0 : -1);
   if ((changes & (kProgressChanged | kRowsChanged | kShownChanged | kStudyChanged | kDetailChanged)) != 0) {
-    counts_->setText(QString::fromStdString(counts_line(session_)));
+    if (!saying_->isActive() || session_.searching()) counts_->setText(QString::fromStdString(counts_line(session_)));
     const Progress& progress = session_.progress();
     progress_->setVisible(session_.searching());
     progress_->setMaximum(progress.total > 0 ? 1000 : 0);
@@ -249,7 +254,9 @@ void MainWindow::open(const QString& file) {
 }
 
 void MainWindow::say(const QString& text) {
-  statusBar()->showMessage(text, 8000);
+  // In the place of the counts: QStatusBar's own messages lie over them when they come before the window is shown.
+  counts_->setText(text);
+  saying_->start(kSaid);
 }
 
 void MainWindow::dragEnterEvent(QDragEnterEvent* event) {

@@ -128,6 +128,7 @@ private:
   QPushButton* search_button_ = nullptr;
   std::vector<QToolButton*> tools_;
   QTimer* autosave_ = nullptr;
+  QTimer* saying_ = nullptr; ///< while a message stands where the counts are
   Program* importer_ = nullptr;
   QTimer* player_ = nullptr;
   std::map<std::string, View*, std::less<>> views_;

@@ -6,12 +6,15 @@
 #include <QAbstractItemView>
 #include <QCommandLinkButton>
 #include <QCompleter>
+#include <QCoreApplication>
 #include <QFileInfo>
 #include <QHBoxLayout>
+#include <QInputMethodEvent>
 #include <QLabel>
 #include <QLineEdit>
 #include <QStringListModel>
 #include <QTextBrowser>
+#include <QTextCharFormat>
 #include <QTimer>
 #include <QToolButton>
 #include <QVBoxLayout>
@@ -89,12 +92,32 @@ void FilterBar::apply() {
   timer_->stop();
   const auto set = session_.set_chip({Chip::Kind::expression, "", box_->text().trimmed().toStdString()});
   error_->setVisible(!set.has_value());
+  underline(set ? QString() : QString::fromStdString(set.error().where));
   box_->setStyleSheet(set ? QString() : QStringLiteral("QLineEdit { border: 1px solid %1; }").arg(theme_->bad.name()));
   if (set) return;
   const QString why = QString::fromStdString(to_string(set.error()));
   error_->setToolTip(why);
   error_->setText(fontMetrics().elidedText(why, Qt::ElideRight, std::max(300, width() * 3 / 2)) +
                   QStringLiteral(" – the filter before still holds"));
+}
+
+void FilterBar::underline(const QString& place) {
+  // Formats of a line edit go through its input method.
+  QList<QInputMethodEvent::Attribute> attributes;
+  const QString word = QStringLiteral("column ");
+  if (const qsizetype at = place.lastIndexOf(word); at >= 0) {
+    const int column = place.mid(at + word.size()).toInt();
+    const int length = static_cast<int>(box_->text().size());
+    const int from = std::clamp(column - 1, 0, std::max(0, length - 1));
+    int to = from + 1;
+    while (to < length && !box_->text()[to].isSpace()) ++to;
+    QTextCharFormat format;
+    format.setUnderlineStyle(QTextCharFormat::WaveUnderline);
+    format.setUnderlineColor(theme_->bad);
+    attributes.append({QInputMethodEvent::TextFormat, from - box_->cursorPosition(), to - from, format});
+  }
+  QInputMethodEvent event(QString(), attributes);
+  QCoreApplication::sendEvent(box_, &event);
 }
 
 void FilterBar::complete() {

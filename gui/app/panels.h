@@ -28,6 +28,7 @@ public:
 
 private:
   void apply();
+  void underline(const QString& place); ///< "…, column 7" of an error; empty: nothing
   void show_chips();
   void complete();
 

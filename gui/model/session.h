@@ -91,6 +91,8 @@ public:
 
   // Results
   [[nodiscard]] const Results& results() const { return *results_; }
+  /// The same for other threads: they never change.
+  [[nodiscard]] std::shared_ptr<const Results> shared_results() const { return results_; }
   [[nodiscard]] const std::vector<Row>& rows() const { return results_->rows; }
   void set_results(std::shared_ptr<const Results> results);
   /// Indices of rows, filtered and sorted.

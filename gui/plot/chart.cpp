@@ -175,8 +175,11 @@ void Chart::redraw() {
 void Chart::make_room(QSize plot_size) {
   const int lines = legend_lines(font(), parts_->legend, std::max(60.0, plot_size.width() - 90.0));
   const QFontMetrics metrics(font());
-  const auto fitting = [&](const QString& title, double room) {
-    return metrics.elidedText(title, Qt::ElideRight, std::max(40, static_cast<int>(room)));
+  const auto fitting = [&](const QString& title, double room) { // the unit at its end stays
+    const qsizetype unit = title.endsWith(QLatin1Char(')')) ? title.lastIndexOf(QStringLiteral(" (")) : title.size();
+    const QString tail = unit > 0 ? title.mid(unit) : QString();
+    const int remaining = std::max(20, static_cast<int>(room) - metrics.horizontalAdvance(tail));
+    return metrics.elidedText(title.left(title.size() - tail.size()), Qt::ElideRight, remaining) + tail;
   };
   parts_->plot->xAxis->setLabel(fitting(parts_->x_look.title, plot_size.width() - 60.0));
   parts_->plot->yAxis->setLabel(fitting(parts_->y_look.title, plot_size.height() - 24.0));
@@ -370,8 +373,9 @@ bool Chart::eventFilter(QObject* object, QEvent* event) {
     return (pressed_key->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) == 0 && key(pressed_key->key());
   }
   case QEvent::FocusIn:
-  case QEvent::FocusOut:
-    redraw_highlights();
+  case QEvent::FocusOut: // later: a view that is being deleted loses the focus too
+    QMetaObject::invokeMethod(
+        this, [this] { redraw_highlights(); }, Qt::QueuedConnection);
     return false;
   case QEvent::Resize:
     redraw();

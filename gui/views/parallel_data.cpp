@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -126,7 +127,15 @@ std::string brush_text(const ParallelAxis& axis, double from, double to) {
 
 std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes, const std::vector<double>& x, int width,
                                         int height) {
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(width) * static_cast<std::size_t>(height), 0);
+  const auto rows = static_cast<std::size_t>(height);
+  std::vector<std::uint32_t> counts(static_cast<std::size_t>(width) * rows, 0);
+  // Most fields have few values: lines between the same two pixels are drawn once, with their number.
+  std::vector<std::uint32_t> alike(rows * rows, 0);
+  std::vector<std::uint32_t> met;
+  const auto pixel = [height](float place) {
+    return static_cast<std::uint32_t>(
+        std::clamp(std::lround((1 - double(place)) * (height - 1)), 0L, long(height) - 1));
+  };
   for (std::size_t a = 0; a + 1 < axes.size(); ++a) {
     const int from = std::clamp(static_cast<int>(x[a]), 0, width - 1);
     const int to = std::clamp(static_cast<int>(x[a + 1]), 0, width - 1);
@@ -135,13 +144,19 @@ std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes, c
     const auto& right = axes[a + 1].places;
     for (std::size_t i = 0; i < left.size(); ++i) {
       if (std::isnan(left[i]) || std::isnan(right[i])) continue;
-      double y = (1 - double(left[i])) * (height - 1);
-      const double step = ((1 - double(right[i])) * (height - 1) - y) / (x[a + 1] - x[a]);
-      for (int column = from; column < to; ++column, y += step)
-        ++counts[static_cast<std::size_t>(std::clamp(static_cast<int>(y), 0, height - 1)) *
-                     static_cast<std::size_t>(width) +
-                 static_cast<std::size_t>(column)];
+      const std::uint32_t line = pixel(left[i]) * static_cast<std::uint32_t>(height) + pixel(right[i]);
+      if (alike[line]++ == 0) met.push_back(line);
     }
+    for (const std::uint32_t line : met) {
+      const std::uint32_t number = std::exchange(alike[line], 0);
+      double y = double(line / static_cast<std::uint32_t>(height));
+      const double step = (double(line % static_cast<std::uint32_t>(height)) - y) / (x[a + 1] - x[a]);
+      for (int column = from; column < to; ++column, y += step) {
+        const auto row = static_cast<std::size_t>(std::clamp(static_cast<int>(y + 0.5), 0, height - 1));
+        counts[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(column)] += number;
+      }
+    }
+    met.clear();
   }
   return counts;
 }

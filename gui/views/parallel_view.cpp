@@ -195,7 +195,7 @@ private:
     y.visible = false;
     y.zooms = false;
     chart_->set_axes(x, y);
-    if (!none) chart_->set_extent(-0.4, double(data_.axes.size()) - 0.6, -0.18, 1.24);
+    if (!none) chart_->set_extent(-0.4, double(data_.axes.size()) - 0.35, -0.18, 1.24);
     chart_->redraw();
     chart_->redraw_highlights();
   }
@@ -273,9 +273,7 @@ private:
     const auto label = [&](std::size_t axis, double place, const QString& text) {
       const QPointF where = frame.at(double(axis), place);
       const double width = metrics.horizontalAdvance(text) + 2;
-      const bool last = axis + 1 == data_.axes.size(); // its labels stand inside the plot
-      const QRectF box(last ? where.x() - 4 - width : where.x() + 4, where.y() - metrics.height() / 2, width,
-                       metrics.height());
+      const QRectF box(where.x() + 4, where.y() - metrics.height() / 2, width, metrics.height());
       QColor back = theme().base;
       back.setAlphaF(0.8F);
       painter.fillRect(box, back);

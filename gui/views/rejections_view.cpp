@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include <algorithm>
+#include <thread>
 
+#include <QHBoxLayout>
 #include <QHeaderView>
+#include <QLabel>
+#include <QLineEdit>
 #include <QPainter>
+#include <QPushButton>
 #include <QSplitter>
 #include <QStyledItemDelegate>
 #include <QTreeWidget>
@@ -10,8 +15,10 @@
 
 #include "core/base/text.h"
 #include "gui/model/numbers.h"
+#include "gui/model/why_not.h"
 #include "gui/views/all.h"
 #include "planner/explain.h"
+#include "planner/remedies.h"
 
 namespace foretrain::gui {
 namespace {
@@ -40,11 +47,12 @@ public:
   explicit RejectionsView(ViewContext context)
       : View(context), rules_(new QTreeWidget(this)), misses_(new QTreeWidget(this)) {
     QVBoxLayout* layout = add_column();
+    add_question(layout);
     auto* splitter = new QSplitter(Qt::Horizontal, this);
     splitter->addWidget(rules_);
     splitter->addWidget(misses_);
     splitter->setSizes({360, 740});
-    layout->addWidget(splitter);
+    layout->addWidget(splitter, 1);
     setFocusProxy(rules_);
     rules_->setHeaderLabels({QStringLiteral("Rule or bound"), QStringLiteral("Layouts"), QStringLiteral("Left")});
     rules_->setAccessibleName(QStringLiteral("Layouts left out, by rule"));
@@ -81,6 +89,7 @@ protected:
   void refresh(Changes changes) override {
     if ((changes & kRowsChanged) == 0 && changes != kEverything) return;
     const Results& results = session().results();
+    if (!asking_) say(QString()); // it was of the results before
     rules_->clear();
     std::int64_t left = results.enumerated;
     const auto add = [&](const QString& name, std::int64_t count, const QString& help, const std::string& id) {
@@ -106,6 +115,11 @@ protected:
           what.first);
     }
     if (results.enumerated > 0) {
+      if (const std::int64_t more = left - results.fits; more > 0) {
+        left = results.fits;
+        add(QStringLiteral("bounds and the study’s filter"), more,
+            QStringLiteral("ruled out together: a session file does not keep them apart"), "bounds");
+      }
       left = results.fits;
       add(QStringLiteral("fit"), 0, QStringLiteral("legal, in memory, admitted by the study’s filter"), "");
     }
@@ -114,6 +128,63 @@ protected:
   }
 
 private:
+  /// Any layout can say why it is not in the table.
+  void add_question(QVBoxLayout* column) {
+    auto* bar = new QHBoxLayout;
+    auto* label = new QLabel(QStringLiteral("Any layout:"), this);
+    label->setBuddy(question_);
+    question_->setAccessibleName(QStringLiteral("A layout to ask about"));
+    question_->setPlaceholderText(
+        QStringLiteral("tp 8 pp 4 micro_batch 2 …: what is not named is as in the selected one"));
+    question_->setClearButtonEnabled(true);
+    connect(question_, &QLineEdit::returnPressed, this, [this] { ask(); });
+    connect(ask_, &QPushButton::clicked, this, [this] { ask(); });
+    bar->addWidget(label);
+    bar->addWidget(question_, 1);
+    bar->addWidget(ask_);
+    column->addLayout(bar);
+    answer_->setWordWrap(true);
+    answer_->setTextFormat(Qt::PlainText);
+    answer_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+    answer_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+    answer_->hide();
+    column->addWidget(answer_);
+  }
+
+  void say(const QString& text) {
+    answer_->setText(text);
+    answer_->setVisible(!text.isEmpty());
+  }
+
+  void ask() {
+    if (asking_) return;
+    const Results& results = session().results();
+    if (results.enumerated == 0) return say(QStringLiteral("Search first: the question is about this study."));
+    const int current = session().current();
+    const Layout base = current >= 0 ? session().rows()[static_cast<std::size_t>(current)].layout : Layout();
+    if (question_->text().trimmed().isEmpty()) question_->setText(text_of(words_of(base)));
+    const auto layout = layout_in_words(question_->text().toStdString(), base, device_count(results.study.cluster));
+    if (!layout) return say(text_of(to_string(layout.error())));
+    say(QStringLiteral("Predicting it …"));
+    ask_->setEnabled(false);
+    asking_ = true;
+    // The rows stay as they are: another search makes others.
+    auto all = session().shared_results();
+    thread_ = std::jthread([this, environment = &session().environment(), all, layout = *layout] {
+      auto answer = why_not(*environment, *all, layout);
+      QMetaObject::invokeMethod(
+          this, [this, all, answer = std::move(answer)] { take(*all, answer); }, Qt::QueuedConnection);
+    });
+  }
+
+  void take(const Results& of, const Result<WhyNot>& answer) {
+    asking_ = false;
+    ask_->setEnabled(true);
+    if (!answer) return say(text_of(to_string(answer.error())));
+    say(text_of(join(lines_of(*answer), "\n")));
+    if (answer->row >= 0 && &of == &session().results()) session().select({answer->row});
+  }
+
   void show_misses() {
     misses_->clear();
     const QTreeWidgetItem* chosen = rules_->currentItem();
@@ -122,7 +193,7 @@ private:
       const Rejection& why = miss.rejection;
       if (!rule.empty() && why.rule != rule) continue;
       auto* item = new QTreeWidgetItem(misses_);
-      const bool memory = why.rule == "out-of-memory";
+      const bool memory = is_memory(why.rule);
       const auto amount = [memory](double value) { return text_of(memory ? short_bytes(value) : short_number(value)); };
       item->setText(0, text_of(describe(miss.layout)));
       item->setText(1, amount(why.needed));
@@ -147,9 +218,14 @@ private:
     misses_->setColumnWidth(0, fontMetrics().averageCharWidth() * 58);
   }
 
+  QLineEdit* question_ = new QLineEdit(this);
+  QPushButton* ask_ = new QPushButton(QStringLiteral("Why not?"), this);
+  QLabel* answer_ = new QLabel(this);
+  bool asking_ = false;
   ShareBar bars_;
   QTreeWidget* rules_;
   QTreeWidget* misses_;
+  std::jthread thread_; ///< last: it is waited for first
 };
 
 } // namespace

@@ -247,7 +247,7 @@ private:
       painter.setBrush(theme().window);
       painter.drawRoundedRect(box, 4, 4);
       const QString name = QStringLiteral("node %1").arg(node);
-      if (box.height() * kTitle > metrics.height() && box.width() > metrics.horizontalAdvance(name) + 8) {
+      if (box.height() * kTitle > metrics.height() + 3 && box.width() > metrics.horizontalAdvance(name) + 8) {
         painter.setPen(theme().muted);
         painter.drawText(QPointF(box.left() + 6, box.top() + metrics.ascent() + 1), name);
       }

@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "gui/plot/gantt.h"
+#include "gui/views/parallel_data.h"
 
 namespace foretrain::gui {
 namespace {
+
+TEST(LineDensity, CountsEveryLineInEveryColumn) {
+  std::vector<ParallelAxis> axes(3);
+  axes[0].places = {0, 0, 1, std::numeric_limits<float>::quiet_NaN()};
+  axes[1].places = {1, 1, 0, 0.5F};
+  axes[2].places = {0.5F, 0.5F, 0.5F, 0.5F};
+  constexpr int kWidth = 40;
+  constexpr int kHeight = 21;
+  const auto counts = line_density(axes, {0, 20, 40}, kWidth, kHeight);
+  for (int column = 0; column < kWidth; ++column) {
+    std::uint32_t lines = 0;
+    for (int row = 0; row < kHeight; ++row) lines += counts[static_cast<std::size_t>(row * kWidth + column)];
+    if (column == 20 || column == kWidth - 1) continue;
+    EXPECT_EQ(lines, column < 20 ? 3U : 4U) << "a line without a value ends at its axis: column " << column;
+  }
+  EXPECT_EQ(counts[(kHeight - 1) * kWidth], 2U) << "two alike begin at the foot";
+  EXPECT_EQ(counts[0], 1U) << "one at the head";
+}
 
 std::vector<Span> even_lane(int count, double length, double gap) {
   std::vector<Span> lane;

@@ -85,6 +85,17 @@ TEST_P(Views, AreReachedByKeyboardAndNamed) {
                static_cast<const QWidget*>(view->focusProxy())->property("text").toString().isEmpty());
 }
 
+TEST_P(Views, AreDeletedWithTheFocus) {
+  fill(20);
+  view->resize(600, 400);
+  view->show();
+  QApplication::setActiveWindow(view.get());
+  view->setFocus();
+  QApplication::processEvents();
+  view.reset();
+  QApplication::processEvents();
+}
+
 TEST_P(Views, BringTheirStateBack) {
   fill(50);
   const QVariantMap state = view->state();

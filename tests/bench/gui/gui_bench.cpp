@@ -8,7 +8,10 @@
 
 #include <QApplication>
 #include <QImage>
+#include <QMouseEvent>
+#include <QSettings>
 
+#include "gui/app/main_window.h"
 #include "gui/model/commands.h"
 #include "gui/model/sensitivity.h"
 #include "gui/plot/gantt.h"
@@ -94,6 +97,10 @@ BENCHMARK_CAPTURE(paint, parallel, "parallel")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(paint, memory, "memory")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(paint, timeline, "timeline")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(paint, topology, "topology")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, waterfall, "waterfall")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, rejections, "rejections")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, compare, "compare")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(paint, measured, "measured")->Unit(benchmark::kMillisecond);
 
 void hover(benchmark::State& state, const char* id) {
   Session session(test::environment());
@@ -109,6 +116,67 @@ void hover(benchmark::State& state, const char* id) {
 BENCHMARK_CAPTURE(hover, table, "table")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(hover, pareto, "pareto")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(hover, parallel, "parallel")->Unit(benchmark::kMillisecond);
+
+/// The pointer over a plot: what is under it is found and lit up.
+void move_the_pointer(benchmark::State& state, const char* id) {
+  Session session(test::environment());
+  session.set_waiting(true);
+  session.set_results(test::made_up_results(kMany));
+  session.select({0});
+  CommandRegistry commands;
+  const auto view = find_view(id)->make({session, commands});
+  view->resize(1200, 700);
+  view->show();
+  QApplication::processEvents();
+  QWidget* plot = view.get();
+  while (plot->focusProxy()) plot = plot->focusProxy();
+  int step = 0;
+  for (auto _ : state) {
+    const QPointF at(100 + step * 37 % 1000, 100 + step * 53 % 500);
+    ++step;
+    QMouseEvent event(QEvent::MouseMove, at, plot->mapToGlobal(at), Qt::NoButton, Qt::NoButton, Qt::NoModifier);
+    QApplication::sendEvent(plot, &event);
+  }
+}
+BENCHMARK_CAPTURE(move_the_pointer, pareto, "pareto")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(move_the_pointer, parallel, "parallel")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(move_the_pointer, timeline, "timeline")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(move_the_pointer, topology, "topology")->Unit(benchmark::kMillisecond);
+
+/// The window, made and shown: most of a start.
+void open_the_window(benchmark::State& state) {
+  const test::Folder folder;
+  for (auto _ : state) {
+    MainWindow window(
+        test::environment(),
+        std::make_unique<QSettings>(QString::fromStdString((folder / "s.ini").string()), QSettings::IniFormat));
+    window.show();
+    QApplication::processEvents();
+  }
+}
+BENCHMARK(open_the_window)->Unit(benchmark::kMillisecond);
+
+/// The longest that an event of the window takes while a search fills it.
+void search_in_the_window(benchmark::State& state) {
+  const test::Folder folder;
+  double longest = 0;
+  for (auto _ : state) {
+    MainWindow window(
+        test::environment(),
+        std::make_unique<QSettings>(QString::fromStdString((folder / "s.ini").string()), QSettings::IniFormat));
+    window.show();
+    window.session().open_study(test::small_document(), "open");
+    QApplication::processEvents();
+    window.commands().run("search.start");
+    while (window.session().searching()) {
+      const double before = thread_cpu();
+      QApplication::processEvents(QEventLoop::AllEvents, 1);
+      longest = std::max(longest, thread_cpu() - before);
+    }
+  }
+  state.counters["longest_block_cpu_s"] = longest;
+}
+BENCHMARK(search_in_the_window)->Unit(benchmark::kMillisecond)->Iterations(3);
 
 void visible_boxes_of_64_lanes(benchmark::State& state) {
   std::vector<Span> lane;
