@@ -62,6 +62,9 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
     rejection.available = static_cast<double>(capacity->value);
     prediction.rejections.push_back(std::move(rejection));
   }
+  if (plan.cluster.ranks_per_processor > 1)
+    prediction.notes.push_back(std::to_string(plan.cluster.ranks_per_processor) +
+                               " ranks share a processor: the device's figures are taken as one rank's share, which a rank that waits does not lend");
   if (!capacity) prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
   if (plan.layout.pp > 1)
     if (const Schedule* schedule = schedules().find(plan.layout.schedule.kind)) {

@@ -171,8 +171,7 @@ void CostModel::set_tiers(const ClusterSpec& cluster) {
     tier.step_small = fabric.steps_small * spec.link.latency.value;
     tier.small_share = fabric.small_share;
     tier.base = fabric.base.value;
-    const bool can_reduce = spec.fabric == Fabric::switched && fabric.reduction > 0 && stated == 0;
-    tier.reduction = can_reduce ? fabric.reduction : 0;
+    tier.reduction = spec.fabric == Fabric::switched ? fabric.reduction * relative : 0;
     tier.reduction_from = fabric.reduction_from;
   }
 }
@@ -204,6 +203,7 @@ void CostModel::set_tables(const ClusterSpec& cluster) {
     ClusterSpec there = here;
     there.tiers[0].link.bandwidth = *calibration_.inner_link;
     there.tiers[0].link.efficiency = 0;
+    there.tiers[0].link.latency = LinkSpec{}.latency; // of a switch: no table says its own
     there.tiers[0].background_load = 0;
     if (several) {
       there.tiers[1].link = {.bandwidth = *measured.network, .latency = *measured.latency, .efficiency = 0};

@@ -61,7 +61,8 @@ template <class Owner, class T> constexpr Member<Owner, T> optional(const char* 
 /// a choice whose `kind` is text `static std::vector<std::string> kinds()`: the ids it may have.
 template <class T> struct Described;
 
-/// Specialise with `static constexpr std::array names = {std::pair{E::a, "a"}, …}` for each enum that is read.
+/// Specialise with `static constexpr std::array names = {std::pair{E::a, "a"}, …}` for each enum that is read. Optional:
+/// `refused`, pairs of a name that users may expect and why there is none such.
 template <class E> struct EnumNames;
 
 template <class E> [[nodiscard]] std::string_view name_of(E value) {
@@ -265,6 +266,9 @@ template <class T> Result<T> read_value(const Json& json, const Where& where, Bo
     if (!json.is_string()) return fail(where.text(), detail::show(json) + " is not text", hint_for("", enum_ids<T>()));
     const auto& text = json.get_ref<const std::string&>();
     const std::optional<T> found = enum_from<T>(text);
+    if constexpr (requires { EnumNames<T>::refused; })
+      for (const auto& [name, reason] : EnumNames<T>::refused)
+        if (text == name) return fail(where.text(), fmt::format("'{}' is not modelled: {}", text, reason), hint_for("", enum_ids<T>()));
     if (!found) return fail(where.text(), fmt::format("'{}' is unknown", text), hint_for(text, enum_ids<T>()));
     return *found;
   } else {

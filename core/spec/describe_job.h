@@ -32,6 +32,8 @@ template <> struct EnumNames<OptimizerKind> {
 template <> struct EnumNames<RoutingKind> {
   static constexpr std::array names = {std::pair{RoutingKind::balanced, "balanced"},
                                        std::pair{RoutingKind::imbalanced, "imbalanced"}};
+  static constexpr std::array refused = {
+      std::pair{"real", "no published measurement says how unevenly a trained router spreads tokens; write imbalanced with a factor of your own"}};
 };
 template <> struct EnumNames<AttentionKernel> {
   static constexpr std::array names = {std::pair{AttentionKernel::flash, "flash"},

@@ -43,15 +43,18 @@ std::vector<MemoryPart> parts_by_size(const Prediction& prediction) {
   return parts;
 }
 
-std::string memory_table_with(const Prediction& prediction, const std::vector<MemoryPart>& parts, bool rest) {
-  std::vector<std::vector<std::string>> rows = {{"stage", "device", "reserved", "allocated"}};
+/// `narrow`: without what is reserved and allocated.
+std::string memory_table_with(const Prediction& prediction, const std::vector<MemoryPart>& parts, bool rest, bool narrow) {
+  std::vector<std::vector<std::string>> rows = {{"stage", "device"}};
+  if (!narrow) rows.front().insert(rows.front().end(), {"reserved", "allocated"});
   for (const MemoryPart part : parts) rows.front().emplace_back(id_of(part));
   if (rest) rows.front().emplace_back("rest");
   for (std::size_t i = 0; i < prediction.memory.size();) {
     const std::size_t end = end_of_run(prediction.memory, i);
     const StageMemory& stage = prediction.memory[i];
     const std::string name = end == i + 1 ? std::to_string(i) : fmt::format("{}-{}", i, end - 1);
-    std::vector<std::string> row = {name, gib(stage.device), gib(stage.reserved), gib(stage.allocated)};
+    std::vector<std::string> row = {name, gib(stage.device)};
+    if (!narrow) row.insert(row.end(), {gib(stage.reserved), gib(stage.allocated)});
     Bytes left = stage.device;
     for (const MemoryPart part : parts) {
       row.push_back(gib(stage.parts[static_cast<std::size_t>(part)]));
@@ -88,10 +91,11 @@ Json model_document(const ModelSpec& model) {
 }
 
 std::string memory_table(const Prediction& prediction, int width) {
+  constexpr int kNarrow = 48;
   std::vector<MemoryPart> parts = parts_by_size(prediction);
   bool rest = false;
   while (true) {
-    std::string text = memory_table_with(prediction, parts, rest);
+    std::string text = memory_table_with(prediction, parts, rest, width < kNarrow);
     const std::size_t line_end = text.find('\n');
     int widest = 0;
     for (std::size_t at = 0; at < text.size();) {
@@ -105,28 +109,31 @@ std::string memory_table(const Prediction& prediction, int width) {
   }
 }
 
-std::string time_table(const Prediction& prediction) {
+std::string time_table(const Prediction& prediction, int width) {
   const double step = prediction.step_time.value;
   std::vector<int> order(kTimeParts);
   std::iota(order.begin(), order.end(), 0);
   const auto seconds = [&](int part) { return prediction.time[static_cast<std::size_t>(part)].value; };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return seconds(a) > seconds(b); });
-  constexpr double kBar = 30;
+  constexpr int kFigures = 32; // columns before the bar
+  const double bar_width = std::clamp(width - kFigures, 0, 30);
   std::string text;
   for (const int part : order) {
     constexpr double kNothing = 1e-9; // seconds: what is left of sums
     if (seconds(part) < kNothing || step <= 0) continue;
     std::string bar;
-    for (int i = 0; i < static_cast<int>(kBar * seconds(part) / step + 0.5); ++i) bar += "▇";
-    text += fmt::format("  {:<10} {:>9} {:>5.1f} %  {}\n", id_of(static_cast<TimePart>(part)),
-                        pretty(Seconds(seconds(part))), 100 * seconds(part) / step, bar);
+    for (int i = 0; i < static_cast<int>(bar_width * seconds(part) / step + 0.5); ++i) bar += "▇";
+    std::string line = fmt::format("  {:<10} {:>9} {:>5.1f} %  {}", id_of(static_cast<TimePart>(part)), pretty(Seconds(seconds(part))),
+                                   100 * seconds(part) / step, bar);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
   }
   return text;
 }
 
 std::string rejection_line(const Rejection& rejection) {
   std::string text = fmt::format("  {}: {}", rejection.rule, rejection.reason);
-  if (!rejection.nearest.empty()) text += fmt::format("; nearest: {}", join(rejection.nearest, ", "));
+  if (!rejection.nearest.empty()) text += fmt::format(" (nearest: {})", join(rejection.nearest, "; "));
   return text;
 }
 

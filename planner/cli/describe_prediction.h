@@ -22,7 +22,7 @@ namespace foretrain::cli {
 [[nodiscard]] std::string memory_table(const Prediction& prediction, int width);
 
 /// The step's parts, largest first, with a bar.
-[[nodiscard]] std::string time_table(const Prediction& prediction);
+[[nodiscard]] std::string time_table(const Prediction& prediction, int width);
 
 /// "fits: 12.3 s per step, 1,234 tokens/s/GPU, 412 TFLOP/s, 41.7 % MFU (megatron) …".
 [[nodiscard]] std::string summary_lines(const Prediction& prediction, int width);

@@ -56,7 +56,7 @@ std::string near_miss_text(const SearchResult& result, int width, bool color) {
     if (std::find(seen.begin(), seen.end(), miss.rejection.rule) != seen.end()) continue;
     seen.push_back(miss.rejection.rule);
     std::string line = fmt::format("  {}: {}", describe(miss.layout), miss.rejection.reason);
-    if (!miss.rejection.nearest.empty()) line += fmt::format(" (nearest: {})", join(miss.rejection.nearest, ", "));
+    if (!miss.rejection.nearest.empty()) line += fmt::format(" (nearest: {})", join(miss.rejection.nearest, "; "));
     text += wrapped(line, width);
     if (static_cast<int>(seen.size()) == kShown) break;
   }
@@ -144,7 +144,7 @@ std::string plan_text(const Study& study, const SearchResult& result, int width,
   const Candidate& best = result.ranked.front();
   text += wrapped("\nBest: " + describe(best.layout), width) + summary_lines(best.prediction, width);
   text += "\n" + bold("Memory per stage, GiB", color) + "\n" + memory_table(best.prediction, width);
-  text += "\n" + bold("Step time", color) + "\n" + time_table(best.prediction);
+  text += "\n" + bold("Step time", color) + "\n" + time_table(best.prediction, width);
   return text;
 }
 

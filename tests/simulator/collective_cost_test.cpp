@@ -283,5 +283,43 @@ TEST(Collectives, TablesAreScaledToAnotherLink) {
   EXPECT_GT(cost.seconds, 1.5 * whole.seconds);
 }
 
+// What a calibration measured is no worse when it is stated: a stated efficiency once switched the reduction in the switch off.
+TEST(Collectives, AStatedEfficiencyIsNeverSlowerThanTheSame) {
+  constexpr double kRounding = 1 + 1e-9;
+  for (const DeviceSpec& device : {a100(), h100(), h200(), b200()}) {
+    ClusterSpec stated = cluster(device, 4);
+    const CostModel silent = model(stated);
+    stated.tiers[0].link.efficiency = calibration(device).inner.efficiency;
+    stated.tiers[1].link.efficiency = calibration(device).network.efficiency;
+    const CostModel spoken = model(stated);
+    for (const Collective kind : kAll)
+      for (const GroupShape& group : {shape(2), shape(4), shape(8), shape(8, 4)})
+        for (std::int64_t bytes = 4096; bytes <= 4 * kGiB; bytes *= 16)
+          EXPECT_LE(spoken.collective(kind, group, DType::bf16, Bytes(bytes)).seconds,
+                    silent.collective(kind, group, DType::bf16, Bytes(bytes)).seconds * kRounding)
+              << device.name << " " << static_cast<int>(kind) << " of " << group.size << ", " << bytes;
+  }
+}
+
+// Tables are for the latency of a switch: a slower one takes longer whatever the bandwidth of its links.
+TEST(Collectives, MoreLatencyInsideANodeIsNeverFaster) {
+  constexpr double kRounding = 1 - 1e-9;
+  for (const DeviceSpec& device : {a100(), h100(), h200(), b200()})
+    for (const double share : {0.5, 1.0, 2.0}) {
+      ClusterSpec spec = cluster(device, 4);
+      spec.tiers[0].link.bandwidth = BytesPerSecond(device.scaleup->value * share);
+      std::vector<double> before;
+      for (const double latency : {1e-6, 2e-6, 4e-6, 10e-6, 40e-6}) {
+        spec.tiers[0].link.latency = Seconds(latency);
+        const CostModel costs = model(spec);
+        std::vector<double> now;
+        for (const Collective kind : kAll)
+          for (std::int64_t bytes = 4096; bytes <= 4 * kGiB; bytes *= 16) now.push_back(costs.collective(kind, shape(8), DType::bf16, Bytes(bytes)).seconds);
+        for (std::size_t k = 0; k < before.size(); ++k) EXPECT_GE(now[k], before[k] * kRounding) << device.name << " " << share << ", case " << k;
+        before = std::move(now);
+      }
+    }
+}
+
 } // namespace
 } // namespace foretrain::cost_test

@@ -51,7 +51,7 @@ std::string prediction_text(const Plan& plan, const Prediction& prediction, cons
   if (!prediction.memory.empty())
     text += "\n" + bold("Memory per stage, GiB", color) + "\n" + memory_table(prediction, width);
   if (host) text += wrapped(host_text(*host, plan.cluster), width);
-  if (prediction.step_time.value > 0) text += "\n" + bold("Step time", color) + "\n" + time_table(prediction);
+  if (prediction.step_time.value > 0) text += "\n" + bold("Step time", color) + "\n" + time_table(prediction, width);
   return text;
 }
 

@@ -84,6 +84,10 @@ TEST(SpecIo, UnknownNamesAreAnsweredWithTheNearest) {
   expect_error("/cluster/tiers/0/fabric", "switched", {"plan.json:/cluster/tiers/0/fabric", "did you mean 'switch'"});
 }
 
+TEST(SpecIo, RoutingAsTheRouterDoesItIsRefusedWithTheReason) {
+  expect_error("/job/routing", "real", {"plan.json:/job/routing/kind", "'real' is not modelled: no published measurement", "balanced, imbalanced"});
+}
+
 TEST(SpecIo, WrongTypesAndUnitsAreErrorsAtTheirPlace) {
   expect_error("/layout/tp", "8", {"plan.json:/layout/tp", "\"8\" is not a whole number"});
   expect_error("/layout/tp", 2.5, {"2.5 is not a whole number"});

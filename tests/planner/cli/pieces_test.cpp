@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "planner/cli/describe_prediction.h"
 #include "planner/cli/progress.h"
 #include "planner/cli/table.h"
 
@@ -91,6 +92,28 @@ TEST(LayoutTable, IsAListWhereNoTableFits) {
   EXPECT_LE(widest_line(list.text), 24) << list.text;
   EXPECT_NE(list.text.find("2.  "), std::string::npos) << list.text;
   EXPECT_NE(list.text.find("tp4 pp2"), std::string::npos) << list.text;
+}
+
+// Narrow terminals: no line of the tables of a plan is broken.
+TEST(Tables, FitNarrowTerminals) {
+  Prediction prediction;
+  prediction.step_time = Seconds(61.25);
+  prediction.time[0] = Seconds(58.9);
+  prediction.time[1] = Seconds(2.35);
+  for (const std::int64_t gib : {71, 64}) {
+    StageMemory stage;
+    stage.allocated = Bytes(gib * kGiB);
+    stage.reserved = Bytes((gib + 4) * kGiB);
+    stage.device = Bytes((gib + 6) * kGiB);
+    for (Bytes& part : stage.parts) part = Bytes(stage.device.value / kMemoryParts);
+    prediction.memory.push_back(stage);
+  }
+  for (const int width : {40, 60, 80, 120}) {
+    EXPECT_LE(widest_line(time_table(prediction, width)), width);
+    EXPECT_LE(widest_line(memory_table(prediction, width)), width);
+  }
+  EXPECT_NE(memory_table(prediction, 40).find("77.00"), std::string::npos) << "the device's total stays";
+  EXPECT_NE(memory_table(prediction, 60).find("reserved"), std::string::npos);
 }
 
 } // namespace
