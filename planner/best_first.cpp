@@ -12,14 +12,17 @@ struct Leaf {
   double value = 0; ///< floor of the objective
   Floor floor;
   LayoutPosition first;
-  friend bool operator<(const Leaf& a, const Leaf& b) { return a.value != b.value ? a.value < b.value : a.first < b.first; }
+  friend bool operator<(const Leaf& a, const Leaf& b) {
+    return a.value != b.value ? a.value < b.value : a.first < b.first;
+  }
 };
 
 /// What was found, as far as it decides what else can be asked for.
 class Chances {
 public:
   explicit Chances(const SearchContext& context)
-      : context_(&context), kept_(static_cast<std::size_t>(std::max<std::int64_t>(0, context.options.keep))), sure_(exact_best(context.options)) {}
+      : context_(&context), kept_(static_cast<std::size_t>(std::max<std::int64_t>(0, context.options.keep))),
+        sure_(exact_best(context.options)) {}
 
   /// `sure`: the filter admits it whatever a full prediction says.
   void add(const Found& found, bool sure) {
@@ -40,7 +43,8 @@ public:
   }
   /// Whether a layout that takes at least this much can be asked for.
   [[nodiscard]] bool leave(const Floor& floor) const {
-    return context_->value_of(floor.step_seconds, floor.device_bytes) <= worst() || (context_->options.front && !front_.beats(floor));
+    return context_->value_of(floor.step_seconds, floor.device_bytes) <= worst() ||
+           (context_->options.front && !front_.beats(floor));
   }
 
 private:
@@ -62,7 +66,8 @@ private:
 class BestFirst {
 public:
   BestFirst(SearchContext& context, const SearchUnits& units, std::vector<Share>& shares)
-      : context_(context), units_(units), shares_(shares), chances_(context), leaves_(shares.size()), news_(shares.size()) {}
+      : context_(context), units_(units), shares_(shares), chances_(context), leaves_(shares.size()),
+        news_(shares.size()) {}
 
   void run() {
     context_.begin("floors", context_.space.size());
@@ -114,7 +119,8 @@ private:
 
     bool enter(Dimension settled, const Layout& layout, std::int64_t layouts) override {
       if (context_.stopped()) return false;
-      const bool goes_on = judge_.admits(settled, layout, layouts, {group_, index_}) && judge_.can_fit(settled, layout, layouts, {group_, index_});
+      const bool goes_on = judge_.admits(settled, layout, layouts, {group_, index_}) &&
+                           judge_.can_fit(settled, layout, layouts, {group_, index_});
       if (!goes_on) skip(layouts);
       return goes_on;
     }
@@ -126,8 +132,10 @@ private:
       leaf.first = {group_, first};
       const auto layouts = static_cast<std::int64_t>(choices.size());
       // Chances only shrink: what has none by now has none later.
-      if (chances_.leave(leaf.floor)) leaves_.push_back(leaf);
-      else share_.pruned["bound"] += layouts;
+      if (chances_.leave(leaf.floor))
+        leaves_.push_back(leaf);
+      else
+        share_.pruned["bound"] += layouts;
       if (!best_ || leaf < *best_) best_ = leaf;
       skip(layouts);
       return !context_.stopped();
@@ -167,7 +175,7 @@ private:
     Judge sampler_;
     Chances& chances_; ///< by what this thread sampled
     std::size_t group_ = 0;
-    std::int64_t index_ = 0; ///< within the group, of what is being judged
+    std::int64_t index_ = 0;   ///< within the group, of what is being judged
     std::optional<Leaf> best_; ///< of the group
   };
 
@@ -179,7 +187,8 @@ private:
     }
     std::vector<std::int64_t> layouts(leaves.size());
     std::int64_t total = 0;
-    for (std::size_t i = 0; i < leaves.size(); ++i) total += layouts[i] = static_cast<std::int64_t>(context_.space.leaf(leaves[i].first).second.size());
+    for (std::size_t i = 0; i < leaves.size(); ++i)
+      total += layouts[i] = static_cast<std::int64_t>(context_.space.leaf(leaves[i].first).second.size());
     context_.begin("search", total);
     std::vector<std::size_t> round;
     for (std::size_t next = 0; next < leaves.size() && !context_.stopped();) {
@@ -193,7 +202,8 @@ private:
         context_.report(layouts[next], 0);
       }
       // Neighbours in the space share blocks.
-      std::sort(round.begin(), round.end(), [&](std::size_t a, std::size_t b) { return leaves[a].first < leaves[b].first; });
+      std::sort(round.begin(), round.end(),
+                [&](std::size_t a, std::size_t b) { return leaves[a].first < leaves[b].first; });
       evaluate_round(leaves, round, judges);
       for (auto& news : news_) {
         for (const auto& [found, sure] : news) chances_.add(found, sure);
@@ -202,7 +212,8 @@ private:
     }
   }
 
-  void evaluate_round(const std::vector<Leaf>& leaves, const std::vector<std::size_t>& round, std::vector<Judge>& judges) {
+  void evaluate_round(const std::vector<Leaf>& leaves, const std::vector<std::size_t>& round,
+                      std::vector<Judge>& judges) {
     constexpr std::size_t kPiece = 8;
     std::atomic<std::size_t> next{0};
     in_threads([&](std::size_t thread) {
@@ -211,7 +222,8 @@ private:
         for (std::size_t i = first; i < std::min(round.size(), first + kPiece) && !context_.stopped(); ++i) {
           const auto [layout, choices] = context_.space.leaf(leaves[round[i]].first);
           const std::int64_t fitting = share.fits;
-          judges[thread].evaluate(layout, choices, leaves[round[i]].first, [this](const Floor& floor) { return chances_.leave(floor); });
+          judges[thread].evaluate(layout, choices, leaves[round[i]].first,
+                                  [this](const Floor& floor) { return chances_.leave(floor); });
           context_.report(static_cast<std::int64_t>(choices.size()), share.fits - fitting);
         }
     });
@@ -221,13 +233,15 @@ private:
   const SearchUnits& units_;
   std::vector<Share>& shares_;
   Chances chances_;
-  std::vector<std::vector<Leaf>> leaves_; ///< by thread
+  std::vector<std::vector<Leaf>> leaves_;                 ///< by thread
   std::vector<std::vector<std::pair<Found, bool>>> news_; ///< by thread: what the round under way found
-  std::atomic<std::size_t> next_{0};      ///< unit
+  std::atomic<std::size_t> next_{0};                      ///< unit
 };
 
 } // namespace
 
-void search_best_first(SearchContext& context, const SearchUnits& units, std::vector<Share>& shares) { BestFirst(context, units, shares).run(); }
+void search_best_first(SearchContext& context, const SearchUnits& units, std::vector<Share>& shares) {
+  BestFirst(context, units, shares).run();
+}
 
 } // namespace foretrain

@@ -16,16 +16,19 @@ namespace {
 
 /// Equal but for what is recomputed.
 bool same_setting(const Layout& a, const Layout& b) {
-  return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.ep == b.ep && a.etp == b.etp && a.dp_shard == b.dp_shard && a.dp_replicate == b.dp_replicate &&
-         a.placement == b.placement && a.micro_batch == b.micro_batch && a.sequence_parallel == b.sequence_parallel && a.schedule == b.schedule &&
-         a.layers_per_stage == b.layers_per_stage && a.sharding == b.sharding && a.context_parallel == b.context_parallel &&
-         a.expert_dispatch == b.expert_dispatch && a.offload == b.offload && a.overlap == b.overlap;
+  return a.tp == b.tp && a.pp == b.pp && a.cp == b.cp && a.ep == b.ep && a.etp == b.etp && a.dp_shard == b.dp_shard &&
+         a.dp_replicate == b.dp_replicate && a.placement == b.placement && a.micro_batch == b.micro_batch &&
+         a.sequence_parallel == b.sequence_parallel && a.schedule == b.schedule &&
+         a.layers_per_stage == b.layers_per_stage && a.sharding == b.sharding &&
+         a.context_parallel == b.context_parallel && a.expert_dispatch == b.expert_dispatch && a.offload == b.offload &&
+         a.overlap == b.overlap;
 }
 
 } // namespace
 
 Evaluator::Shared::Shared(StudyContext context)
-    : study(std::move(context)), straggling(study.cost.calibration().spread * expected_maximum(device_count(study.cluster))) {}
+    : study(std::move(context)),
+      straggling(study.cost.calibration().spread * expected_maximum(device_count(study.cluster))) {}
 
 void Evaluator::Worker::Data::select(const Layout& layout) {
   const StudyContext& study = shared->study;
@@ -47,12 +50,14 @@ void Evaluator::Worker::Data::outline(const Layout& layout) {
     kind_depths[kinds[at]] = static_cast<int>(at) % shape.chunks * shape.stages + static_cast<int>(at) / shape.chunks;
   states.clear();
   // Stages between the ends with equally long chunks are equal when all layers are.
-  const bool repeats = shared->study.uniform && std::all_of(layers.begin(), layers.end(), [&](int count) { return count == layers.front(); });
+  const bool repeats = shared->study.uniform &&
+                       std::all_of(layers.begin(), layers.end(), [&](int count) { return count == layers.front(); });
   for (int stage = 0; stage < shape.stages; ++stage)
     states.push_back(repeats && stage >= 2 && stage < shape.stages - 1 ? states.back() : &cache.state(stage));
   fragmentation = fragmentation_share(shared->study.model, shared->study.job, shared->study.semantics, setting);
   // Collectives in every micro-batch run on into the next slot; one stage alone has but one order of slots.
-  remembers = shape.stages > 1 && (setting.sharding.kind == ShardingKind::gradients || setting.sharding.kind == ShardingKind::parameters);
+  remembers = shape.stages > 1 &&
+              (setting.sharding.kind == ShardingKind::gradients || setting.sharding.kind == ShardingKind::parameters);
 }
 
 void Evaluator::Worker::Data::set(const Layout& layout) {
@@ -141,7 +146,8 @@ void Evaluator::Worker::Data::fill_memories(const Lane& lane) {
   const int depths = shape.stages * shape.chunks;
   const Bytes zero(0);
   memories.boundary = boundary;
-  for (auto* list : {&memories.forward, &memories.backward, &memories.input, &memories.weight, &memories.first_forward, &memories.last_backward})
+  for (auto* list : {&memories.forward, &memories.backward, &memories.input, &memories.weight, &memories.first_forward,
+                     &memories.last_backward})
     list->resize(kinds.size());
   for (std::size_t at = 0; at < kinds.size(); ++at) {
     const ChunkProfile& chunk = lane.profiles[kinds[at]];

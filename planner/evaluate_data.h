@@ -46,8 +46,8 @@ struct Evaluator::Worker::Data {
   std::vector<std::uint32_t> kinds; ///< of chunk stage * chunks + index
   std::vector<int> kind_depths;     ///< of one chunk of each kind
   Bytes boundary;
-  bool remembers = false;           ///< the order tells slots apart by what ran before them
-  std::vector<Load> transfers;      ///< from each stage to the next
+  bool remembers = false;      ///< the order tells slots apart by what ran before them
+  std::vector<Load> transfers; ///< from each stage to the next
   std::vector<double> p2p;
   std::vector<double> crowded;
   std::vector<int> layers;

@@ -2,9 +2,9 @@
 
 #include "planner/evaluate_data.h"
 
-/// What layouts take at least. Whatever an evaluation adds to its blocks (transfers and collectives beside them, waiting)
-/// makes a step longer and fuller, never shorter or emptier: what the blocks take alone, in the order that every schedule
-/// must keep, bounds both from below.
+/// What layouts take at least. Whatever an evaluation adds to its blocks (transfers and collectives beside them,
+/// waiting) makes a step longer and fuller, never shorter or emptier: what the blocks take alone, in the order that
+/// every schedule must keep, bounds both from below.
 namespace foretrain {
 namespace {
 
@@ -16,7 +16,8 @@ const ChunkFloor& StageCache::floor(std::size_t kind, const RecomputeChoice& rec
   CacheKey key;
   add_kind(key, kinds_[kind]);
   const bool full = recompute.kind == RecomputeKind::full;
-  key.add(static_cast<std::int32_t>(full ? static_cast<std::uint64_t>(recompute.method) : choice_key(recompute, study_.shapes)));
+  key.add(static_cast<std::int32_t>(full ? static_cast<std::uint64_t>(recompute.method)
+                                         : choice_key(recompute, study_.shapes)));
   key.add(full ? recompute.count.value_or(0) : -1);
   const auto [entry, added] = base_->floors.try_emplace(key);
   ChunkFloor& floor = entry->second;
@@ -31,15 +32,16 @@ const ChunkFloor& StageCache::floor(std::size_t kind, const RecomputeChoice& rec
     for (std::size_t pass = 0; pass < kPasses; ++pass) {
       const BlockTime& time = timed.times[pass];
       floor.seconds[pass] += time.seconds * run->count;
-      floor.compute += (time.compute + time.parts[static_cast<std::size_t>(TimePart::host)].value - time.pad) * run->count;
+      floor.compute +=
+          (time.compute + time.parts[static_cast<std::size_t>(TimePart::host)].value - time.pad) * run->count;
     }
   }
   floor.backward_peak = backward.peak;
   return floor;
 }
 
-/// A stage begins once its first micro-batch has come through the stages before it, runs all its slots, and what its last
-/// backward makes goes back through the same stages.
+/// A stage begins once its first micro-batch has come through the stages before it, runs all its slots, and what its
+/// last backward makes goes back through the same stages.
 double Evaluator::Worker::Data::least_seconds() {
   const auto per_stage = static_cast<std::size_t>(shape.chunks);
   const double m = shape.micro_batches;
@@ -60,7 +62,8 @@ double Evaluator::Worker::Data::least_seconds() {
       late += sure * chunk.seconds[slot_pass(Pass::weight)];
       compute += m * chunk.compute;
     }
-    end = std::max({end, before + slots + late + states[stage]->step_before, before + slots + after + states[0]->step_before});
+    end = std::max(
+        {end, before + slots + late + states[stage]->step_before, before + slots + after + states[0]->step_before});
     busiest = std::max(busiest, compute);
     const ChunkFloor& first = *chunks[kinds[stage * per_stage]];
     before += first.seconds[slot_pass(Pass::forward)];
@@ -92,7 +95,8 @@ Evaluator::Worker::Least Evaluator::Worker::Data::least_bytes(bool peaks) {
     const StageState& state = *states[stage];
     const Bytes allocated = state.persistent + std::max(state.step_peak, retained * pairs + std::max(Bytes(0), peak));
     const Bytes fragments(static_cast<std::int64_t>(fragmentation * static_cast<double>(allocated.value)));
-    if (const Bytes bytes = allocated + fragments + state.outside; bytes > most.bytes) most = {bytes, static_cast<int>(stage)};
+    if (const Bytes bytes = allocated + fragments + state.outside; bytes > most.bytes)
+      most = {bytes, static_cast<int>(stage)};
   }
   return most;
 }

@@ -9,9 +9,11 @@
 
 namespace foretrain {
 
-SearchContext::SearchContext(const Study& s, const Semantics& framework, const Evaluator& e, const Filter& f, const SearchOptions& o)
-    : study(s), semantics(framework), evaluator(e), filter(f), options(o), space(s, framework), devices(device_count(s.cluster)),
-      capacity(e.capacity()), so_far(o.found ? static_cast<std::size_t>(std::max(0, o.found_limit)) : 0) {}
+SearchContext::SearchContext(const Study& s, const Semantics& framework, const Evaluator& e, const Filter& f,
+                             const SearchOptions& o)
+    : study(s), semantics(framework), evaluator(e), filter(f), options(o), space(s, framework),
+      devices(device_count(s.cluster)), capacity(e.capacity()),
+      so_far(o.found ? static_cast<std::size_t>(std::max(0, o.found_limit)) : 0) {}
 
 double SearchContext::value_of(double step_seconds, std::int64_t device_bytes) const {
   switch (study.objective) {
@@ -19,7 +21,8 @@ double SearchContext::value_of(double step_seconds, std::int64_t device_bytes) c
   case Objective::throughput: // the tokens of a step are the study's
   case Objective::cost:       // and so are its devices and their price
     return step_seconds;
-  case Objective::memory_headroom: return static_cast<double>(device_bytes);
+  case Objective::memory_headroom:
+    return static_cast<double>(device_bytes);
   }
   return step_seconds;
 }
@@ -64,7 +67,8 @@ bool Judge::admits(Dimension settled, const Layout& layout, std::int64_t layouts
   const auto rejection = first_rejection(input, settled);
   if (!rejection) {
     const auto& asked = c.study.space.schedules;
-    const bool looks = settled == Dimension::micro_batch && c.filter.empty(); // a filter may have taken the other one away
+    const bool looks =
+        settled == Dimension::micro_batch && c.filter.empty(); // a filter may have taken the other one away
     if (!looks || !repeats_schedule(layout, c.study.job, asked.empty() ? c.semantics.schedules : asked)) return true;
     share_.pruned["same-schedule"] += layouts;
     return false;
@@ -75,8 +79,8 @@ bool Judge::admits(Dimension settled, const Layout& layout, std::int64_t layouts
   return false;
 }
 
-/// Model state depends neither on the micro-batch nor on recomputation, what activations take at least not on the latter:
-/// one look spares all layouts that share them.
+/// Model state depends neither on the micro-batch nor on recomputation, what activations take at least not on the
+/// latter: one look spares all layouts that share them.
 bool Judge::can_fit(Dimension settled, const Layout& layout, std::int64_t layouts, LayoutPosition position) {
   const bool state = settled == Dimension::offload;
   if (!context_.capacity || (!state && settled != Dimension::dispatch)) return true;
@@ -181,7 +185,8 @@ void Judge::rank(const Layout& layout, const Evaluation& slots, LayoutPosition p
 
 /// Keeps the nearest misses of each rule; `describe` is asked for those only.
 template <class Describe>
-void Judge::miss(const std::string& rule, double excess, LayoutPosition position, const Layout& layout, const Evaluation& slots, Describe&& describe) {
+void Judge::miss(const std::string& rule, double excess, LayoutPosition position, const Layout& layout,
+                 const Evaluation& slots, Describe&& describe) {
   if (context_.options.near_misses <= 0) return;
   auto& list = share_.misses.try_emplace(rule, static_cast<std::size_t>(context_.options.near_misses)).first->second;
   Missed missed{excess, position, {}};

@@ -19,7 +19,8 @@ namespace foretrain {
 
 /// What the threads of a search share.
 struct SearchContext {
-  SearchContext(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter, const SearchOptions& options);
+  SearchContext(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter,
+                const SearchOptions& options);
 
   [[nodiscard]] bool stopped() const { return options.stop && options.stop->load(std::memory_order_relaxed); }
   /// Of the objective, smaller is better.
@@ -85,7 +86,8 @@ private:
   void rank(const Layout& layout, const Evaluation& slots, LayoutPosition position);
   void no_room(const std::string& rule, const Layout& layout, LayoutPosition position, const Evaluation& slots);
   template <class Describe>
-  void miss(const std::string& rule, double excess, LayoutPosition position, const Layout& layout, const Evaluation& slots, Describe&& describe);
+  void miss(const std::string& rule, double excess, LayoutPosition position, const Layout& layout,
+            const Evaluation& slots, Describe&& describe);
 
   SearchContext& context_;
   Share& share_;

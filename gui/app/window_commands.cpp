@@ -129,6 +129,8 @@ void add_commands(MainWindow& w) {
 
   c.add({"search.start", "Study", "Search", "Ctrl+R", [&s] { s.start_search(); },
          [&s] { return s.study() && !s.searching(); }});
+  c.add({"search.every", "Study", "Search every layout", "Ctrl+Alt+R", [&s] { s.start_search(Extent::exhaustive); },
+         [&s] { return s.study() && !s.searching(); }});
   c.add({"search.stop", "Study", "Stop the search", "", [&s] { s.stop_search(); }, [&s] { return s.searching(); }});
   c.add({"study.expand-cluster", "Study", "Edit the cluster's tiers and device", "",
          [&s] {

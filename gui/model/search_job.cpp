@@ -15,7 +15,7 @@ Result<SearchResult> run(const Environment& environment, const Study& study, con
 
 } // namespace
 
-void SearchJob::start(const Study& study, Reports reports) {
+void SearchJob::start(const Study& study, Extent extent, Reports reports) {
   abandon();
   stop_ = false;
   running_ = true;
@@ -25,10 +25,11 @@ void SearchJob::start(const Study& study, Reports reports) {
       if (generation == generation_) message();
     });
   };
-  thread_ = std::jthread([this, study, shared, post] {
+  thread_ = std::jthread([this, study, extent, shared, post] {
     SearchOptions options;
     options.jobs = environment_.jobs;
     options.top = 50;
+    options.extent = extent;
     options.worker = environment_.worker.string();
     options.data = environment_.data.root.string();
     options.stop = &stop_;

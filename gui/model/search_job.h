@@ -29,7 +29,7 @@ public:
   SearchJob(const SearchJob&) = delete;
   SearchJob& operator=(const SearchJob&) = delete;
 
-  void start(const Study& study, Reports reports);
+  void start(const Study& study, Extent extent, Reports reports);
   void stop() { stop_ = true; }
   /// Stops, waits, and delivers nothing more.
   void abandon();

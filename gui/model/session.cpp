@@ -106,7 +106,7 @@ bool Session::stale() const {
   return !results_->rows.empty() && study_ && (recalibrated_ || !(*study_ == results_->study));
 }
 
-void Session::start_search() {
+void Session::start_search(Extent extent) {
   if (!study_ || searching()) return;
   progress_ = {};
   file_.stop_reading(); // what it would bring is of the search before
@@ -114,6 +114,7 @@ void Session::start_search() {
   started_ = std::chrono::steady_clock::now();
   SearchJob::Reports reports;
   reports.progress = [this](const Progress& progress) {
+    if (progress.phase != progress_.phase) started_ = std::chrono::steady_clock::now(); // each counts its own layouts
     progress_ = progress;
     changed(kProgressChanged);
   };
@@ -128,7 +129,7 @@ void Session::start_search() {
     }
     changed(kProgressChanged);
   };
-  search_.start(*study_, std::move(reports));
+  search_.start(*study_, extent, std::move(reports));
   changed(kProgressChanged);
 }
 

@@ -82,7 +82,7 @@ public:
   [[nodiscard]] bool stale() const;
 
   // Search
-  void start_search();
+  void start_search(Extent extent = Extent::automatic);
   void stop_search();
   [[nodiscard]] bool searching() const { return search_.running(); }
   [[nodiscard]] const Progress& progress() const { return progress_; }

@@ -29,6 +29,18 @@ TEST(Session, SearchesInTheBackgroundAndSelectsTheBest) {
   EXPECT_TRUE(session.stale()) << "the rows belong to the study before";
 }
 
+TEST(Session, SearchesAsFarAsItIsAsked) {
+  Session session(test::environment());
+  session.open_study(test::small_document(), "open");
+  session.start_search(Extent::best);
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
+  const std::int64_t some = session.results().fits;
+  session.start_search(Extent::exhaustive);
+  ASSERT_TRUE(test::wait_until(session, [&] { return !session.searching(); }));
+  EXPECT_LE(some, session.results().fits);
+  EXPECT_FALSE(session.results().pruned.contains("bound"));
+}
+
 TEST(Session, StopsSoonAndKeepsWhatWasFound) {
   Session session(test::environment());
   const auto document = parse_json(examples()[1].document, "example");

@@ -33,9 +33,11 @@ std::vector<Setting> settings() {
   return list;
 }
 
-SearchResult searched(const Setting& s, Extent extent, Objective objective, const std::string& where, SearchOptions options) {
+SearchResult searched(const Setting& s, Extent extent, Objective objective, const std::string& where,
+                      SearchOptions options) {
   Study study{s.plan.model, s.plan.cluster, s.plan.job, {}, objective, where};
-  if (study.model.moe && !std::getenv("FORETRAIN_MIDDLE_SPACES")) { // every module that can be recomputed, in every combination
+  if (study.model.moe &&
+      !std::getenv("FORETRAIN_MIDDLE_SPACES")) { // every module that can be recomputed, in every combination
     study.space.cp = {1};
     study.space.micro_batch = {1, 4};
     study.space.chunks = {3};
@@ -48,16 +50,21 @@ SearchResult searched(const Setting& s, Extent extent, Objective objective, cons
 }
 
 std::int64_t sum(const std::map<std::string, std::int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}, [](std::int64_t a, const auto& entry) { return a + entry.second; });
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0},
+                         [](std::int64_t a, const auto& entry) { return a + entry.second; });
 }
 
-std::string name_of(const Setting& s) { return s.plan.job.semantics + ' ' + s.plan.model.name; }
+std::string name_of(const Setting& s) {
+  return s.plan.job.semantics + ' ' + s.plan.model.name;
+}
 
-void expect_same(const std::vector<Candidate>& a, const std::vector<Candidate>& b, std::size_t count, const std::string& name) {
+void expect_same(const std::vector<Candidate>& a, const std::vector<Candidate>& b, std::size_t count,
+                 const std::string& name) {
   ASSERT_GE(a.size(), count) << name;
   ASSERT_GE(b.size(), count) << name;
   for (std::size_t i = 0; i < count; ++i) {
-    EXPECT_EQ(a[i].layout, b[i].layout) << name << " at " << i << ": " << describe(a[i].layout) << " against " << describe(b[i].layout);
+    EXPECT_EQ(a[i].layout, b[i].layout) << name << " at " << i << ": " << describe(a[i].layout) << " against "
+                                        << describe(b[i].layout);
     EXPECT_EQ(a[i].slots.step_seconds, b[i].slots.step_seconds) << name << " at " << i;
   }
 }
@@ -73,7 +80,8 @@ TEST(BestFirst, NamesTheSameBestAsALookAtEveryLayout) {
                                     {Objective::step_time, "mfu_percent > 20"}};
   for (const Setting& s : settings())
     for (const auto& [objective, where] : asked) {
-      if (s.plan.job.semantics != "megatron-core" && where == asked.back().where) continue; // a full prediction of every layout
+      if (s.plan.job.semantics != "megatron-core" && where == asked.back().where)
+        continue; // a full prediction of every layout
       const std::string name = name_of(s) + " by " + std::string(id_of(objective)) + " where " + where;
       SearchOptions options;
       options.top = 30;
@@ -85,7 +93,8 @@ TEST(BestFirst, NamesTheSameBestAsALookAtEveryLayout) {
       EXPECT_TRUE(all.exhaustive);
       EXPECT_FALSE(some.exhaustive);
       EXPECT_LE(some.evaluated, all.evaluated) << name;
-      EXPECT_EQ(some.enumerated, some.legal + sum(some.rejected) + sum(some.pruned) + some.fits - some.evaluated) << name;
+      EXPECT_EQ(some.enumerated, some.legal + sum(some.rejected) + sum(some.pruned) + some.fits - some.evaluated)
+          << name;
       ASSERT_EQ(some.ranked.size(), all.ranked.size()) << name;
       for (std::size_t i = 0; i < all.ranked.size(); ++i) {
         EXPECT_EQ(some.ranked[i].layout, all.ranked[i].layout) << name << " at " << i;
@@ -128,7 +137,8 @@ TEST(BestFirst, CountsDoNotDependOnJobs) {
   ASSERT_EQ(a.kept.size(), b.kept.size());
   expect_same(a.kept, b.kept, a.kept.size(), name_of(s));
   ASSERT_EQ(a.near_misses.size(), b.near_misses.size());
-  for (std::size_t i = 0; i < a.near_misses.size(); ++i) EXPECT_EQ(a.near_misses[i].layout, b.near_misses[i].layout) << i;
+  for (std::size_t i = 0; i < a.near_misses.size(); ++i)
+    EXPECT_EQ(a.near_misses[i].layout, b.near_misses[i].layout) << i;
 }
 
 TEST(BestFirst, WhatWasSampledStandsWhenItIsStopped) {
