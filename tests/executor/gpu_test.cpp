@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "core/spec/io.h"
 #include "executor/communicators/device_library.h"
+#include "tests/executor/matrix.h"
 #include "tests/executor/process_fixture.h"
 #include "tests/support/places.h"
 
@@ -14,7 +16,8 @@ namespace {
 
 using namespace test;
 
-constexpr int kSteps = 5;
+constexpr int kRunSteps = 5;
+constexpr int kMostRanks = 4;   ///< that share a GPU
 constexpr double kLoss = 1e-12; ///< relative; the same sums in another order, in double
 
 /// The backend of this machine's GPUs.
@@ -35,7 +38,8 @@ protected:
     backend_ = std::string(id_of(*backend));
   }
   [[nodiscard]] std::vector<double> losses(const std::string& backend) const {
-    EXPECT_EQ(run({at("plan.json"), "--steps", std::to_string(kSteps), "--backend", backend, "--out", at("run.json")}), 0)
+    EXPECT_EQ(
+        run({at("plan.json"), "--steps", std::to_string(kRunSteps), "--backend", backend, "--out", at("run.json")}), 0)
         << text_of("err.txt");
     const std::vector<Json> lines = lines_of("run.json");
     EXPECT_EQ(lines.at(0)["backend"].get<std::string>(), backend);
@@ -55,6 +59,40 @@ TEST_F(OnGpus, LossesOfEveryAxisAreThoseOfGloo) {
     const std::vector<double> got = losses(backend_);
     ASSERT_EQ(got.size(), expected.size()) << layout;
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, kLoss) << layout;
+  }
+}
+
+/// Every pair of options that up to four ranks can run (matrix.h), as processes.
+TEST_F(OnGpus, LossesOfTheMatrixAreThoseOfGloo) {
+  int plans = 0;
+  for (const executor_fixtures::Row& row : executor_fixtures::covering_array(2).rows) {
+    const Plan plan = executor_fixtures::plan_of(row);
+    if (plan.layout.world() > kMostRanks) continue;
+    ++plans;
+    const std::string name = executor_fixtures::name_of(row);
+    SCOPED_TRACE(name);
+    write("plan.json", to_json(plan).dump());
+    const std::vector<double> expected = losses("gloo");
+    const std::vector<double> got = losses(backend_);
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / expected[i], 1, kLoss);
+  }
+  EXPECT_GT(plans, 20);
+}
+
+/// What is moved has a copy on the device, and receive buffers are the device's.
+TEST_F(OnGpus, RanksHoldNoMoreOnTheHostThanWithGloo) {
+  for (const std::string layout : {R"("tp": 1)", R"("tp": 2, "sequence_parallel": true)", R"("dp_shard": 2)"}) {
+    write("plan.json", plan_text(layout));
+    (void)losses(backend_);
+    const Json got = lines_of("run.json").back()["summary"]["memory"];
+    (void)losses("gloo");
+    const Json expected = lines_of("run.json").back()["summary"]["memory"];
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t rank = 0; rank < got.size(); ++rank)
+      EXPECT_LE(got[rank]["peak_allocated_bytes"].get<std::int64_t>(),
+                expected[rank]["peak_allocated_bytes"].get<std::int64_t>())
+          << layout;
   }
 }
 
