@@ -40,4 +40,18 @@ code=0
 wait "$runs" || code=$?
 [ "$code" -eq 1 ] || fail "a run whose ranks were killed ended with $code"
 [ "$(field "$dir/second.txt" status)" = failed ] || fail "it is not kept as failed"
-echo "a batch job on two nodes: done; a killed one: failed, as it must"
+"$program" run "$here/plan.json" --launcher slurm --steps 400 --timeout 20 --out "$dir/run3" --db "$dir/runs.db" --json \
+  --checkpoint "$dir/c" --checkpoint-every 20 --max-restarts 2 >"$dir/third.txt" 2>"$dir/third-err.txt" &
+runs=$!
+waited=0
+until ls "$dir"/c/step-* >/dev/null 2>&1; do
+  waited=$((waited + 1))
+  [ "$waited" -lt 1200 ] || fail "the third run makes no checkpoint"
+  sleep 0.1
+done
+scancel --signal=KILL "$(squeue --noheader --format %i | head -n 1).0" # the ranks, not the script
+wait "$runs" || fail "the run that was restarted ended with $?"
+[ "$(field "$dir/third.txt" status)" = done ] || fail "the run that was restarted is not done"
+[ "$(field "$dir/third.txt" restarts)" = 1 ] || fail "it was not restarted once"
+[ "$(field "$dir/third.txt" steps)" = 400 ] || fail "not all steps of the restarted run are there"
+echo "a batch job on two nodes: done; a killed one: failed, as it must; one with restarts: done"
