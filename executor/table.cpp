@@ -70,6 +70,9 @@ Choices models() {
       {"gated attention output", [](Plan& p) { p.model.output_gate = true; }},
       {"norm after the embedding", [](Plan& p) { p.model.embedding_norm = true; }},
       {"parallel blocks", [](Plan& p) { p.model.parallel_block = true; }},
+      {"norms after the halves of a layer", [](Plan& p) { p.model.norm_placement = NormPlacement::after; }},
+      {"capped scores and logits", [](Plan& p) { p.model.attention_softcap = p.model.logit_softcap = 30; }},
+      {"scaled embeddings", [](Plan& p) { p.model.scaled_embedding = true; }},
   };
 }
 

@@ -84,7 +84,10 @@ TEST(CheckRunnable, NamesWhatItCannotRun) {
       {"mtp", [](Plan& p) { p.model.mtp_layers = 2; }, "more than one multi-token-prediction layer"},
       {"mtp with positions", [](Plan& p) { p.model.mtp_layers = 1, p.model.learned_positions = 64; }, "multi-token"},
       {"qk norm", [](Plan& p) { p.model.qk_norm = QkNorm::per_head; }, "norms of queries"},
-      {"parallel block", [](Plan& p) { p.model.parallel_block = true; }, "in parallel"},
+      {"parallel block", [](Plan& p) { p.model.parallel_block = true; }, "beside each other"},
+      {"norms", [](Plan& p) { p.model.norm_placement = NormPlacement::after; }, "norms after the halves"},
+      {"caps", [](Plan& p) { p.model.logit_softcap = 30; }, "capped"},
+      {"scaled", [](Plan& p) { p.model.scaled_embedding = true; }, "scaled embedding"},
       {"ulysses inside ring",
        [](Plan& p) {
          p.layout.cp = 4;
