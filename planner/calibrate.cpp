@@ -221,6 +221,7 @@ void set_collectives(const Probes& probes, const ClusterSpec& cluster, Calibrati
       table.log2_bytes.push_back(std::log2(bytes));
       table.microseconds.push_back(longest);
     }
+    table.latency = cluster.tiers.front().link.latency;
     table.evidence = Evidence::measured;
     table.source = probes.source;
     if (table.log2_bytes.size() > 1) calibration.collectives.push_back(std::move(table));

@@ -203,7 +203,8 @@ void CostModel::set_tables(const ClusterSpec& cluster) {
     ClusterSpec there = here;
     there.tiers[0].link.bandwidth = *calibration_.inner_link;
     there.tiers[0].link.efficiency = 0;
-    there.tiers[0].link.latency = LinkSpec{}.latency; // of a switch: no table says its own
+    there.tiers[0].link.latency = LinkSpec{}.latency; // of a switch, where the table does not say its own
+    if (!several && measured.latency) there.tiers[0].link.latency = *measured.latency;
     there.tiers[0].background_load = 0;
     if (several) {
       there.tiers[1].link = {.bandwidth = *measured.network, .latency = *measured.latency, .efficiency = 0};

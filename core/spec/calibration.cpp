@@ -116,7 +116,7 @@ template <> struct Described<CollectiveTable> {
       required("per_node", &CollectiveTable::per_node, "devices per node").between(1, 100000),
       optional("nodes", &CollectiveTable::nodes, "nodes").between(1, 100000),
       optional("network", &CollectiveTable::network, "network per device; nodes > 1").between(1, 1e15),
-      optional("latency", &CollectiveTable::latency, "latency class of the network; nodes > 1").between(0, 1),
+      optional("latency", &CollectiveTable::latency, "latency of the link that it was measured on; needed with nodes > 1").between(0, 1),
       required("log2_bytes", &CollectiveTable::log2_bytes, "sizes, ascending").between(0, 50),
       required("microseconds", &CollectiveTable::microseconds, "durations").between(0.001, 1e12),
       required("evidence", &CollectiveTable::evidence, "what the figures rest on"),
