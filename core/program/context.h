@@ -37,6 +37,9 @@ struct LayerContext {
 
 [[nodiscard]] LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,
                                         const Layout& layout, const DeviceSpec& device, bool split_backward);
+/// The context points at the model, the job and the semantics: they must outlive it.
+LayerContext make_context(const ModelSpec&, const JobSpec&, Semantics&&, const Layout&, const DeviceSpec&,
+                          bool) = delete;
 
 /// Rows of the embedding table after padding: ceil((vocab + extra) / (multiple * tp)) * multiple * tp
 /// (Megatron-LM training/vocab_utils.py).

@@ -81,7 +81,8 @@ TEST(Lora, FrozenEightBitWeightsLieInOneDirection) {
   EXPECT_EQ(part(lower(whole, megatron()), MemoryPart::parameters) - part(lower(p, megatron()), MemoryPart::parameters),
             Bytes(layers - 2 * 2 * 557'056));
   const auto traffic = [](const Plan& plan) {
-    const LayerContext c = make_context(plan.model, plan.job, megatron(), plan.layout, plan.cluster.device, false);
+    const Semantics semantics = megatron();
+    const LayerContext c = make_context(plan.model, plan.job, semantics, plan.layout, plan.cluster.device, false);
     double bytes = 0;
     for (const Op& op : make_layer(c, layer_shapes(plan.model).front(), false).backward)
       for (const Kernel& kernel : op.kernels)
@@ -100,7 +101,8 @@ TEST(Lora, BackwardLeavesTheFrozenWeightGradientsOut) {
   Plan whole = p;
   whole.job.lora.reset();
   const auto block = [](const Plan& plan) {
-    const LayerContext c = make_context(plan.model, plan.job, megatron(), plan.layout, plan.cluster.device, false);
+    const Semantics semantics = megatron();
+    const LayerContext c = make_context(plan.model, plan.job, semantics, plan.layout, plan.cluster.device, false);
     return make_layer(c, layer_shapes(plan.model).front(), false);
   };
   const double forward = products(block(whole).forward);
@@ -116,7 +118,8 @@ TEST(Lora, KeepsNoInputsThatOnlyFrozenLayersRead) {
   Plan whole = p;
   whole.job.lora.reset();
   const auto kept = [](const Plan& plan) {
-    const LayerContext c = make_context(plan.model, plan.job, megatron(), plan.layout, plan.cluster.device, false);
+    const Semantics semantics = megatron();
+    const LayerContext c = make_context(plan.model, plan.job, semantics, plan.layout, plan.cluster.device, false);
     return make_layer(c, layer_shapes(plan.model).front(), false).forward_memory.net.value;
   };
   const std::int64_t tokens = 8192;

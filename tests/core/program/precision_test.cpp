@@ -53,7 +53,8 @@ TEST(LowPrecision, CountsTheScales) {
   const double bf16 = kept_by_layer(with(Precision::bf16), transformer_engine());
   const double elements = kTokens * (2 * kHidden + kFfn);
   EXPECT_DOUBLE_EQ(kept_by_layer(with(Precision::mxfp8), transformer_engine()), bf16 - elements * (2 - 33.0 / 32));
-  EXPECT_DOUBLE_EQ(kept_by_layer(with(Precision::fp8_blockwise), transformer_engine()), bf16 - elements * (1 - 4.0 / 128));
+  EXPECT_DOUBLE_EQ(kept_by_layer(with(Precision::fp8_blockwise), transformer_engine()),
+                   bf16 - elements * (1 - 4.0 / 128));
   EXPECT_DOUBLE_EQ(kept_by_layer(with(Precision::nvfp4), transformer_engine()), bf16 - elements * (2 - 0.5625));
 }
 
@@ -72,11 +73,17 @@ TEST(LowPrecision, FrameworksThatCastAgainInBackwardKeepSixteenBits) {
 // Per-tensor scales: Hopper's products read only one order, so a weight lies there twice; Blackwell reads both.
 TEST(LowPrecision, KeepsQuantisedWeightsBesideTheSixteenBitOnes) {
   const double linear = 2 * (kHidden * 10240 + kHidden * kHidden + 3 * kHidden * kFfn); // two layers
-  EXPECT_DOUBLE_EQ(static_cast<double>(persistent(with(Precision::fp8_current), transformer_engine(), "quantised weights").value), 2 * linear);
   EXPECT_DOUBLE_EQ(
-      static_cast<double>(persistent(with(Precision::fp8_current, "Blackwell"), transformer_engine(), "quantised weights").value), linear);
-  EXPECT_DOUBLE_EQ(static_cast<double>(persistent(with(Precision::mxfp8, "Blackwell"), transformer_engine(), "quantised weights").value),
-                   2 * linear * 33 / 32);
+      static_cast<double>(persistent(with(Precision::fp8_current), transformer_engine(), "quantised weights").value),
+      2 * linear);
+  EXPECT_DOUBLE_EQ(
+      static_cast<double>(
+          persistent(with(Precision::fp8_current, "Blackwell"), transformer_engine(), "quantised weights").value),
+      linear);
+  EXPECT_DOUBLE_EQ(
+      static_cast<double>(
+          persistent(with(Precision::mxfp8, "Blackwell"), transformer_engine(), "quantised weights").value),
+      2 * linear * 33 / 32);
   EXPECT_EQ(persistent(with(Precision::bf16), transformer_engine(), "quantised weights"), Bytes(0));
 }
 
@@ -94,7 +101,8 @@ TEST(LowPrecision, GathersOverTensorParallelRanksInOneByte) {
   Plan p = with(Precision::fp8_current);
   p.layout.tp = 2;
   p.layout.sequence_parallel = true;
-  const LayerContext c = make_context(p.model, p.job, transformer_engine(), p.layout, p.cluster.device, false);
+  const Semantics semantics = transformer_engine();
+  const LayerContext c = make_context(p.model, p.job, semantics, p.layout, p.cluster.device, false);
   const Block block = make_layer(c, layer_shapes(p.model).front(), false);
   int gathers = 0;
   for (const auto* list : {&block.forward, &block.backward})
@@ -109,7 +117,8 @@ TEST(LowPrecision, GathersOverTensorParallelRanksInOneByte) {
 
 TEST(LowPrecision, RunsLinearLayersInItsTypeAndTheHeadInSixteenBits) {
   const Plan p = with(Precision::mxfp8);
-  const LayerContext c = make_context(p.model, p.job, transformer_engine(), p.layout, p.cluster.device, false);
+  const Semantics semantics = transformer_engine();
+  const LayerContext c = make_context(p.model, p.job, semantics, p.layout, p.cluster.device, false);
   const auto types = [](const Block& block) {
     std::vector<DType> found;
     for (const auto* list : {&block.forward, &block.backward})
