@@ -92,7 +92,6 @@ int show_window(QApplication& app, const Options& options, Environment environme
     box.exec();
     return box.clickedButton() == mine;
   };
-  if (options.reset_layout) window.reset_layout();
   if (options.size_given) window.resize(options.width, options.height);
   if (options.theme != "system") window.set_theme(QString::fromStdString(options.theme));
   window.session().set_path(untitled_session());
@@ -107,6 +106,7 @@ int show_window(QApplication& app, const Options& options, Environment environme
   if (!options.select.empty()) window.session().select_when_read(std::stoi(options.select) - 1);
   if (!options.view.empty()) window.show_view(options.view);
   window.show();
+  if (options.reset_layout) window.reset_layout(); // docks have widths only now
   if (options.search) window.commands().run("search.start");
   return app.exec();
 }

@@ -120,6 +120,7 @@ void MainWindow::build_center() {
       upper->addWidget(view, 1);
       continue;
     }
+    view->setMinimumWidth(fontMetrics().averageCharWidth() * 60); // one wide row of fields must not squeeze the docks
     tabs_->addTab(view, QString::fromUtf8(entry.title));
     tabs_->setTabToolTip(tabs_->count() - 1, QString::fromUtf8(entry.help));
   }
@@ -212,6 +213,10 @@ void MainWindow::take_changes(Changes changes) {
     if (any == on_start_page_) { // the start page has no docks beside it
       study_dock_->setVisible(any);
       details_dock_->setVisible(any);
+      // Docks that were hidden come back as narrow as they can be: values would not be seen.
+      if (any)
+        QMetaObject::invokeMethod(
+            this, [this] { widen_docks(); }, Qt::QueuedConnection);
       if (any && search_button_->isEnabled()) search_button_->setFocus();
     }
     on_start_page_ = !any;
@@ -222,6 +227,12 @@ void MainWindow::take_changes(Changes changes) {
   }
   if ((changes & (kStudyChanged | kFileChanged)) != 0) update_title();
   if ((changes & (kStudyChanged | kSelectionChanged | kRowsChanged)) != 0) update_tools();
+}
+
+void MainWindow::widen_docks() {
+  const int unit = fontMetrics().averageCharWidth();
+  if (study_dock_->width() < unit * 30) resizeDocks({study_dock_}, {unit * 46}, Qt::Horizontal);
+  if (details_dock_->width() < unit * 30) resizeDocks({details_dock_}, {unit * 44}, Qt::Horizontal);
 }
 
 void MainWindow::update_title() {

@@ -81,6 +81,7 @@ private:
   void build_menus();
   void take_changes(Changes changes);
   void update_title();
+  void widen_docks();
   void update_tools();            ///< grey when there is nothing to do
   void scale_font(double factor); ///< 0: back to the usual
   void export_current();
