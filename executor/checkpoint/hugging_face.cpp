@@ -21,7 +21,7 @@ std::string unnamed(const ModelSpec& m) {
   if (!m.gated) return "a feed-forward without gate";
   if (m.latent) return "latent attention";
   if (m.learned_positions > 0) return "learned positions";
-  if (!m.final_norm || m.norms_per_layer != 2 || m.embedding_norm) return "norms at other places";
+  if (!m.final_norm || m.norms_per_layer != 2 || m.norm_placement != NormPlacement::before || m.embedding_norm) return "norms at other places";
   if (m.delta || m.mamba || !m.pattern.empty()) return "layers of several kinds";
   if (m.qk_norm != QkNorm::none || m.attention_sinks || m.output_gate) return "attention with norms, sinks or gates";
   if (m.parallel_block || m.embedding_projection > 0) return "parallel blocks or a projected embedding";
