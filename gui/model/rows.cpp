@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 #include "gui/model/rows.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +10,7 @@
 #include <thread>
 
 #include "planner/search.h"
+#include "planner/ties.h"
 
 namespace foretrain::gui {
 namespace {
@@ -88,6 +91,7 @@ std::shared_ptr<const Results> results_of(const Study& study, const SearchResult
   results->rejected = found.rejected;
   results->pruned = found.pruned;
   results->tied_with_best = found.tied_with_best;
+  results->preferred = found.preferred; // ranked candidates are the first rows
   results->complete = found.complete;
   results->elapsed_s = found.elapsed_s;
   for (const NearMiss& miss : found.near_misses) results->near_misses.push_back({miss.layout, miss.rejection});
@@ -101,6 +105,20 @@ std::shared_ptr<const Results> results_of(const Study& study, const SearchResult
   }
   mark_front(results->rows);
   return results;
+}
+
+std::string preferred_reason(const Results& results) {
+  if (results.tied_with_best < 2 || results.preferred < 0) return "";
+  const Row& best = results.rows.front();
+  const Row& row = results.rows[static_cast<std::size_t>(results.preferred)];
+  const auto figures = [](const Row& of) {
+    const int parts = moving_parts(of.layout);
+    return fmt::format("{} moving {} and {:.1f} GiB", parts, parts == 1 ? "part" : "parts",
+                       memory_bytes(of) / double(kGiB));
+  };
+  const std::string why =
+      results.preferred == 0 ? figures(row) : fmt::format("{}, where the best has {}", figures(row), figures(best));
+  return fmt::format("preferred among the {} plans that tie with the best: {}", results.tied_with_best, why);
 }
 
 void mark_front(std::vector<Row>& rows) {

@@ -44,6 +44,7 @@ struct Results {
   std::map<std::string, std::int64_t> pruned;
   std::vector<Miss> near_misses;
   int tied_with_best = 0;
+  int preferred = -1; ///< row to take among those that tie; −1: none
   bool complete = true;
   double elapsed_s = 0;
 };
@@ -51,6 +52,8 @@ struct Results {
 [[nodiscard]] Row row_of(const Candidate& candidate);
 /// Takes over what a search found; candidates on the step time / memory front are marked.
 [[nodiscard]] std::shared_ptr<const Results> results_of(const Study& study, const SearchResult& found);
+/// Why the preferred row is; empty where nothing ties with the best.
+[[nodiscard]] std::string preferred_reason(const Results& results);
 /// Marks the rows that no other row beats in both step time and memory.
 void mark_front(std::vector<Row>& rows);
 

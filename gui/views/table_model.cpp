@@ -134,14 +134,21 @@ QVariant TableModel::data(const QModelIndex& index, int role) const {
   }
 }
 
+bool TableModel::is_preferred(int row) const {
+  return row >= 0 && row == session_.results().preferred && session_.results().tied_with_best > 1;
+}
+
 QVariant TableModel::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation == Qt::Vertical) {
     const int row = row_at(section);
     if (role == Qt::DisplayRole) {
-      const QString mark = row == session_.baseline() ? QStringLiteral("B ") : QString();
+      QString mark = row == session_.baseline() ? QStringLiteral("B ") : QString();
+      if (is_preferred(row)) mark += QStringLiteral("✓ ");
       return mark + (session_.pinned(row) ? QStringLiteral("★ ") : QString()) + QString::number(row + 1);
     }
     if (role == Qt::TextAlignmentRole) return QVariant::fromValue<Qt::Alignment>(Qt::AlignRight | Qt::AlignVCenter);
+    if (role == Qt::ToolTipRole && is_preferred(row))
+      return QStringLiteral("rank; ✓: ") + QString::fromStdString(preferred_reason(session_.results()));
     if (role == Qt::ToolTipRole)
       return row == session_.baseline() ? QStringLiteral("rank; B: the baseline") : QStringLiteral("rank; ★: pinned");
     return {};

@@ -39,6 +39,8 @@ private:
   };
   [[nodiscard]] double number_at(int position, int column) const;
   [[nodiscard]] QVariant delta_at(int position, int column) const;
+  /// The one to take among rows that tie with the best.
+  [[nodiscard]] bool is_preferred(int row) const;
 
   Session& session_;
   const Theme* theme_ = &light_theme();

@@ -43,6 +43,23 @@ TEST(Rows, FilterKeepsWhatEveryFilterAdmits) {
   EXPECT_EQ(static_cast<int>(shown_rows(results, {*tp, *pp}, {}).size()), expected);
 }
 
+TEST(Rows, SayWhyOneIsPreferredAmongThoseThatTie) {
+  Results results = three_rows();
+  results.rows[0].layout = Layout{};
+  results.rows[0].layout.tp = 2;
+  results.rows[0].layout.pp = 2;
+  results.rows[1].layout = Layout{};
+  results.rows[1].layout.tp = 2;
+  EXPECT_EQ(preferred_reason(results), "") << "nothing ties";
+  results.tied_with_best = 2;
+  results.preferred = 1;
+  const std::string reason = preferred_reason(results);
+  EXPECT_EQ(reason.find("preferred among the 2 plans that tie with the best: 1 moving part and "), 0u) << reason;
+  EXPECT_NE(reason.find("where the best has 2 moving parts"), std::string::npos) << reason;
+  results.preferred = 0;
+  EXPECT_EQ(preferred_reason(results).find("where the best"), std::string::npos);
+}
+
 TEST(Rows, TheFrontHasNoRowThatAnotherBeats) {
   const Results results = *test::made_up_results(500);
   int front = 0;

@@ -9,6 +9,7 @@
 
 #include "gui/app/export.h"
 #include "gui/model/commands.h"
+#include "gui/views/table_model.h"
 #include "gui/views/view.h"
 #include "tests/gui/fixtures.h"
 
@@ -155,6 +156,26 @@ std::vector<ViewEntry> all_views() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Views, testing::ValuesIn(all_views()), name_of_view);
+
+TEST(TableModel, MarksTheRowToTakeAndSaysWhy) {
+  Results results = *test::made_up_results(3);
+  results.tied_with_best = 2;
+  results.preferred = 1;
+  Session session(test::environment());
+  session.set_results(std::make_shared<const Results>(results));
+  TableModel model(session);
+  model.reload();
+  const auto header = [&](int row, int role) {
+    return model.headerData(model.position_of(row), Qt::Vertical, role).toString().toStdString();
+  };
+  EXPECT_EQ(header(1, Qt::DisplayRole), "✓ 2");
+  EXPECT_EQ(header(0, Qt::DisplayRole), "1");
+  EXPECT_NE(header(1, Qt::ToolTipRole).find("preferred among the 2 plans that tie with the best"), std::string::npos);
+  results.tied_with_best = 1;
+  session.set_results(std::make_shared<const Results>(results));
+  model.reload();
+  EXPECT_EQ(header(1, Qt::DisplayRole), "2") << "nothing ties";
+}
 
 TEST(ViewCatalogue, HasTheViewsOfTheCommandLine) {
   for (const char* id : {"table", "pareto", "parallel", "memory", "timeline", "topology", "waterfall", "rejections",
