@@ -143,6 +143,10 @@ MaybeSkip set_sharding(const Measurement& row, const MeasuredNames& names, Layou
                 std::min({row.sharding.find_first_of("=("), row.sharding.find("shard "), row.sharding.find("FSDP ")}));
   if (!size || *size == 0 || contains(row.sharding, "zero3")) return std::nullopt;
   if (dp % *size != 0) return Skip{SkipReason::inconsistent, fmt::format("sharded over {} of {} replicas", *size, dp)};
+  if (*size * layout.cp == 1) { // replicas of one rank each hold everything
+    layout.sharding.kind = ShardingKind::none;
+    return std::nullopt;
+  }
   layout.dp_shard = *size;
   layout.dp_replicate = dp / *size;
   return std::nullopt;

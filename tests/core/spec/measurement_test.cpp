@@ -237,6 +237,13 @@ TEST(Measurement, ReadsShardsAndReplicas) {
   ASSERT_TRUE(got) << to_string(got.error());
   EXPECT_EQ(got->plan.layout.dp_shard, 128);
   EXPECT_EQ(got->plan.layout.dp_replicate, 2);
+
+  cells["zero_stage_or_fsdp"] = "FSDP2 shard 1"; // AutoModel's adapters in pipelines: nothing is sharded
+  const auto whole = plan(cells);
+  ASSERT_TRUE(whole) << to_string(whole.error());
+  EXPECT_EQ(whole->plan.layout.sharding.kind, ShardingKind::none);
+  EXPECT_EQ(whole->plan.layout.dp_shard, 256);
+  EXPECT_EQ(whole->plan.layout.dp_replicate, 1);
 }
 
 TEST(Measurement, BecomesAPlan) {
