@@ -1,6 +1,8 @@
 #include "core/program/context.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace foretrain {
 
@@ -72,6 +74,8 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
     return device.architecture.rfind(architecture, 0) == 0; // "Blackwell" stands for "Blackwell Ultra" too
   });
   c.batch_first = listed && job.deterministic && job.attention == AttentionKernel::flash && layout.micro_batch > 1;
+  const std::array<std::string_view, 4> early = {"Volta", "Turing", "Ampere", "Ada"};
+  c.large_workspaces = std::find(early.begin(), early.end(), device.architecture) == early.end();
   c.low = low_precision(job, semantics, device);
   c.gradient_sum = gradient_sum_of(job, semantics, layout, c.width);
   return c;

@@ -31,6 +31,7 @@ struct LayerContext {
   std::int64_t width = 2;        ///< bytes of an activation element
   bool split_backward = false;   ///< the schedule runs I and W apart
   bool batch_first = false;      ///< attention runs in another order than the rest and keeps its output in both
+  bool large_workspaces = true;  ///< of TransformerEngine: 32 MiB, 4 MiB before compute capability 9
   LowPrecision low;              ///< what an 8- or 4-bit recipe changes
   double gradient_sum = 0;       ///< bytes per weight of the kernel that adds its gradient, 0 where the product does
 };

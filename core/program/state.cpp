@@ -70,6 +70,8 @@ StateWidths state_widths(const JobSpec& job, const Semantics& semantics, const S
   // DeepSpeed partitions half-precision gradients beside the fp32 ones of stage 2.
   if (semantics.family == SemanticsFamily::zero && sharding.kind == ShardingKind::gradients && half)
     w.gradient_copy = working;
+  if (semantics.half_gradients_beside && job.precision == Precision::bf16 && job.gradient == DType::fp32)
+    w.gradient += working;
   w.moments = moment_elements(job.optimizer.kind, Parameter{}, job.optimizer.momentum) * moment_width(job);
   return w;
 }

@@ -56,6 +56,7 @@ template <> struct Described<Semantics> {
       optional("full_gradient_buffer", &T::full_gradient_buffer, "Gradients stay whole with sharded optimizer state."),
       optional("master_weights", &T::master_weights, "An fp32 copy beside half-precision weights."),
       optional("dummy_weight_gradients", &T::dummy_weight_gradients, "One cached gradient per distinct weight shape."),
+      optional("half_gradients_beside", &T::half_gradients_beside, "Gradients in bf16 stay beside those in fp32."),
       optional("head_weight_gradient_copy", &T::head_weight_gradient_copy,
                "The head's backward allocates a weight-sized gradient."),
       optional("keeps_input_gradient", &T::keeps_input_gradient,
@@ -78,7 +79,8 @@ template <> struct Described<Semantics> {
       optional("compiled_drops", &T::compiled_drops, "Of these, those that compiled code does not keep."),
       detail::bytes("workspace_head", &T::workspace_head, "Library workspaces on the stage with the head."),
       detail::bytes("workspace", &T::workspace, "Library workspaces on other stages."),
-      optional("moe_copies", &T::moe_copies, "Copies of the rows that a rank's experts receive, once per rank.").between(0, 100),
+      optional("moe_copies", &T::moe_copies, "Copies of the rows that a rank's experts receive, once per rank.")
+          .between(0, 100),
       optional("cross_entropy", &T::cross_entropy, "Loss kernel where the job names none."),
       detail::bytes("context", &T::context, "Device context and kernels, outside the allocator."),
       detail::bytes("communicator", &T::communicator, "Per active communicator, outside the allocator."),

@@ -164,9 +164,10 @@ void read_figures(RowReader& cells, Measurement& row) {
   row.hfu_percent = cells.number("hfu_pct");
   if (const auto value = cells.number("peak_mem_gib"); value && *value < 1e9)
     row.peak_memory = Bytes(static_cast<std::int64_t>(std::llround(*value * static_cast<double>(kGiB))));
-  row.memory_kind = cells.choice<MemoryKind>(
-      "mem_kind",
-      {{"allocated", MemoryKind::allocated}, {"reserved", MemoryKind::reserved}, {"", MemoryKind::unstated}});
+  row.memory_kind = cells.choice<MemoryKind>("mem_kind", {{"allocated", MemoryKind::allocated},
+                                                          {"reserved", MemoryKind::reserved},
+                                                          {"device", MemoryKind::device},
+                                                          {"", MemoryKind::unstated}});
   row.memory_rank = cells.choice<MemoryRank>(
       "mem_rank", {{"max", MemoryRank::maximum}, {"last", MemoryRank::last}, {"", MemoryRank::unstated}});
   row.outcome = cells.text("outcome");
@@ -246,6 +247,8 @@ std::string_view id_of(MemoryKind kind) {
     return "allocated";
   case MemoryKind::reserved:
     return "reserved";
+  case MemoryKind::device:
+    return "device";
   case MemoryKind::unstated:
     return "unstated";
   }

@@ -69,7 +69,7 @@ inline constexpr std::array<std::string_view, 51> kMeasurementColumns = {"source
                                                                          "dropout",
                                                                          "doubtful"};
 
-enum class MemoryKind { allocated, reserved, unstated };
+enum class MemoryKind { allocated, reserved, device, unstated };
 enum class MemoryRank { maximum, last, unstated };
 
 /// One published run: what was run and what was measured. An empty cell is absent. Texts are as the source has them.

@@ -49,6 +49,7 @@ struct Semantics {
 
   // Memory that is easy to miss
   bool dummy_weight_gradients = false;    ///< one cached gradient per distinct weight shape (TransformerEngine)
+  bool half_gradients_beside = false;     ///< bf16 gradients stay beside those in fp32 (DeepSpeed's BF16_Optimizer)
   bool head_weight_gradient_copy = false; ///< head backward allocates a weight-sized gradient
   bool keeps_input_gradient = false;      ///< the previous micro-batch's input gradient stays referenced with pp > 1
   bool gathers_before_saving = false;     ///< sequence parallel: a linear layer keeps its gathered input
