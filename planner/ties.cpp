@@ -12,7 +12,7 @@ constexpr double kFree = 0.1;     // of the device's memory
 
 bool ties(const Candidate& candidate, const Prediction& best, const std::optional<Intervals>& intervals) {
   const double step = best.step_time.value;
-  const double reach = intervals ? step * intervals->time[static_cast<std::size_t>(best.evidence)].own_high
+  const double reach = intervals ? step * time_interval(*intervals, best).own_high
                                  : step + kOwnShare * (best.step_time_interval[1].value - step);
   return candidate.prediction.step_time.value <= reach;
 }

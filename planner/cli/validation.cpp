@@ -21,8 +21,16 @@ namespace {
 /// the driver's, never the allocated ones.
 double memory_of(const Prediction& prediction, const MeasuredPlan& measured) {
   const auto of = [&](const StageMemory& stage) {
-    return static_cast<double>(measured.memory_kind == MemoryKind::allocated ? stage.allocated.value
-                                                                             : stage.reserved.value);
+    switch (measured.memory_kind) {
+    case MemoryKind::allocated:
+      return static_cast<double>(stage.allocated.value);
+    case MemoryKind::device:
+      return static_cast<double>(stage.device.value);
+    case MemoryKind::reserved:
+    case MemoryKind::unstated:
+      break;
+    }
+    return static_cast<double>(stage.reserved.value);
   };
   if (measured.memory_rank == MemoryRank::last) return of(prediction.memory.back());
   double highest = 0;
@@ -44,6 +52,7 @@ validation::RowFeatures features_of(const Measurement& row, const Plan& plan) {
   f.kernels = row.kernels;
   f.recompute = std::string(id_of(plan.layout.recompute.kind));
   f.devices = device_count(plan.cluster);
+  f.hidden = plan.model.hidden;
   f.sequence_length = plan.job.sequence_length;
   f.global_batch = plan.job.global_batch;
   f.micro_batch = plan.layout.micro_batch;
@@ -93,7 +102,8 @@ void compare(ValidatedRow& row, const MeasuredPlan& measured, const Prediction& 
   }
   row.time_interval = {prediction.step_time_interval[0].value, prediction.step_time_interval[1].value};
   row.predicted_bytes = memory_of(prediction, measured);
-  row.predicted_kind = measured.memory_kind == MemoryKind::allocated ? "allocated" : "reserved";
+  row.predicted_kind =
+      std::string(id_of(measured.memory_kind == MemoryKind::unstated ? MemoryKind::reserved : measured.memory_kind));
 }
 
 /// Errors: the data folder. What is wrong with the row alone makes it skipped.

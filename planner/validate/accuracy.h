@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/validate/baselines.h"
+#include "planner/validate/collectives.h"
 #include "planner/validate/constants.h"
 #include "planner/validate/errors.h"
 #include "planner/validate/intervals.h"
@@ -28,11 +29,13 @@ struct Accuracy {
   std::vector<RankedGroup> groups;
   std::vector<FittedConstant> constants;
   std::vector<std::string> worst; ///< the rows furthest off in time, as sentences
+  std::vector<CollectiveErrors> collectives;
 };
 [[nodiscard]] Accuracy accuracy_of(const std::vector<ValidatedRow>& rows, std::vector<FittedConstant> constants);
 
 /// docs/accuracy.md: figures between fixed headings; `remarks` stands before them as it is.
-[[nodiscard]] std::string accuracy_page(const Accuracy& accuracy, const std::string& remarks);
+[[nodiscard]] std::string accuracy_page(const std::vector<ValidatedRow>& rows, const Accuracy& accuracy,
+                                        const std::string& remarks);
 /// What a page says before its first generated heading: written by people, kept when the page is made again.
 [[nodiscard]] std::string remarks_of(const std::string& page);
 

@@ -8,9 +8,10 @@
 /// 80 % intervals from residuals, and how well they cover.
 namespace foretrain::validation {
 
-/// Quantiles of measured / predicted per evidence level over rows that are not held out: 10 and 90 % of the whole, and of
-/// what is left within a group (a study's own jobs on one machine) once the group's median is taken off. A level
-/// without enough rows takes the next worse level's figures.
+/// From rows that are not held out, per evidence level and pace: the shortest range that holds 80 % of measured /
+/// predicted, and 10 and 90 % of what is left within a group (a study's own jobs on one machine) once the group's
+/// median is taken off. A pace without enough rows takes its level's figures, a level without enough the next worse
+/// level's.
 [[nodiscard]] Intervals fit_intervals(const Rows& rows);
 
 struct Coverage {

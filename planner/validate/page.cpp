@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "planner/validate/accuracy.h"
+#include "planner/validate/targets.h"
 
 namespace foretrain::validation {
 namespace {
@@ -43,6 +44,30 @@ std::string figures(const Accuracy& a) {
   };
   base("all", a.all);
   base("held-out", a.held_out);
+  return text;
+}
+
+std::string targets(const std::vector<ValidatedRow>& rows, const Accuracy& a) {
+  std::string text =
+      "\n## Targets\n\n| what | target | rows | reached | held-out | met |\n| --- | --- | --- | --- | --- | --- |\n";
+  for (const TargetLine& line : target_lines(rows, a))
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", line.what, line.target, line.rows, line.reached,
+                        line.held_out, line.met ? "yes" : "no");
+  return text;
+}
+
+std::string collectives(const Accuracy& a) {
+  std::string text =
+      "\n## Collectives\n\nAgainst the measured tables, in percent, with every second size and with one number of "
+      "devices left out.\n\n| device | sizes left out | median | p90 | points of a count left out | median | p90 |\n"
+      "| --- | --- | --- | --- | --- | --- | --- |\n";
+  const auto cells = [](const std::vector<double>& errors) {
+    const int count = static_cast<int>(errors.size());
+    return fmt::format("{} | {} | {}", count, percent(count, nearest_rank(errors, 0.5)),
+                       percent(count, nearest_rank(errors, 0.9)));
+  };
+  for (const CollectiveErrors& errors : a.collectives)
+    text += fmt::format("| {} | {} | {} |\n", errors.device, cells(errors.sizes), cells(errors.counts));
   return text;
 }
 
@@ -164,8 +189,9 @@ std::string remarks_of(const std::string& page) {
   return page.substr(0, page.find(kFirstHeading));
 }
 
-std::string accuracy_page(const Accuracy& a, const std::string& remarks) {
-  std::string text = remarks + figures(a) + sources(a) + memory(a) + ranking(a) + intervals(a) + constants(a);
+std::string accuracy_page(const std::vector<ValidatedRow>& rows, const Accuracy& a, const std::string& remarks) {
+  std::string text = remarks + figures(a) + targets(rows, a) + sources(a) + memory(a) + collectives(a) + ranking(a) +
+                     intervals(a) + constants(a);
   text += "\n## Furthest off\n\n";
   for (const std::string& row : a.worst) text += "- " + row + "\n";
   return text;

@@ -21,6 +21,7 @@ struct RowFeatures {
   std::string kernels;
   std::string recompute;
   int devices = 0;
+  int hidden = 0;
   int sequence_length = 0;
   std::int64_t global_batch = 0;
   int micro_batch = 0;

@@ -21,7 +21,8 @@ Candidate candidate(double seconds, std::int64_t gib, int pp = 1) {
 /// Plans of one study differ by up to 5 % without saying which is the faster.
 Intervals five_percent() {
   Intervals intervals;
-  for (Interval& interval : intervals.time) interval.own_high = 1.05;
+  for (auto& level : intervals.time)
+    for (Interval& interval : level) interval.own_high = 1.05;
   return intervals;
 }
 

@@ -12,6 +12,7 @@
 #include "planner/cli/validation.h"
 #include "planner/validate/accuracy.h"
 #include "planner/validate/plots.h"
+#include "planner/validate/targets.h"
 
 namespace foretrain::cli {
 
@@ -194,6 +195,14 @@ Json validation_json(const Validation& validation, const validation::Accuracy& a
   json["summary"]["sources"] = Json::object();
   for (const auto& [source, summary] : accuracy.by_source) json["summary"]["sources"][source] = summary_json(summary);
   json["groups"] = groups_json(accuracy.groups);
+  json["targets"] = Json::array();
+  for (const validation::TargetLine& line : validation::target_lines(validation.rows, accuracy))
+    json["targets"].push_back({{"what", line.what},
+                               {"target", line.target},
+                               {"rows", line.rows},
+                               {"reached", line.reached},
+                               {"held_out", line.held_out},
+                               {"met", line.met}});
   json["constants"] = Json::array();
   for (const validation::FittedConstant& constant : accuracy.constants)
     json["constants"].push_back({{"owner", constant.owner}, {"key", constant.key}, {"value", constant.value}});
@@ -215,14 +224,15 @@ Result<void> write_plots(const std::string& folder, const Validation& validation
   return {};
 }
 
-Result<void> write_page(const std::string& file, const validation::Accuracy& accuracy) {
+Result<void> write_page(const std::string& file, const std::vector<ValidatedRow>& rows,
+                        const validation::Accuracy& accuracy) {
   std::string remarks = "# Accuracy\n\n";
   std::error_code code;
   if (std::filesystem::exists(file, code)) {
     FORETRAIN_TRY(const std::string page, read_text_file(file));
     remarks = validation::remarks_of(page);
   }
-  return write_text_file(file, validation::accuracy_page(accuracy, remarks));
+  return write_text_file(file, validation::accuracy_page(rows, accuracy, remarks));
 }
 
 /// The files that were asked for beside the result.
@@ -233,7 +243,8 @@ Result<void> write_files(const ValidateFiles& files, const Validation& validatio
       return tl::unexpected<Error>(std::move(done).error());
   }
   if (!files.page.empty()) {
-    if (auto done = write_page(files.page, accuracy); !done) return tl::unexpected<Error>(std::move(done).error());
+    if (auto done = write_page(files.page, validation.rows, accuracy); !done)
+      return tl::unexpected<Error>(std::move(done).error());
   }
   if (!files.intervals.empty()) {
     const Intervals intervals = validation::fit_intervals(validation::all_of(validation.rows));
@@ -255,7 +266,8 @@ Result<int> validate(const Context& context, const ValidateOptions& options, con
   FORETRAIN_TRY(const Engine engine, engine_of(context, options.engine));
   FORETRAIN_TRY(auto constants, validation::read_fitted_constants(context.data.root));
   FORETRAIN_TRY(const Validation all, validate_files(context, options, engine));
-  const validation::Accuracy accuracy = validation::accuracy_of(all.rows, std::move(constants));
+  validation::Accuracy accuracy = validation::accuracy_of(all.rows, std::move(constants));
+  FORETRAIN_TRY(accuracy.collectives, validation::judge_collectives(context.data));
   if (auto done = write_files(files, all, accuracy); !done) return tl::unexpected<Error>(std::move(done).error());
   int code = all.complete ? kDone : kInterrupted;
   if (!files.check.empty()) {
