@@ -70,7 +70,8 @@ void job(Reasons& r, const Plan& plan, const Semantics& semantics) {
   r.unless(optimizer == OptimizerKind::adamw || optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion,
            "optimizer " + std::string(id_of(optimizer)) + " is not executed; adamw, lion and sgd are");
   r.unless(j.dropout == 0, "dropout is not executed");
-  r.unless(j.attention == AttentionKernel::flash, "attention that keeps its probabilities (unfused) is not executed");
+  r.unless(j.attention == AttentionKernel::flash,
+           "attention that keeps its probabilities (unfused, eager) is not executed");
   r.unless(j.cross_entropy.value_or(semantics.cross_entropy) == CrossEntropy::fused,
            "the loss is executed in one form: fused (its gradient written over the logits)");
   r.unless(j.packed.empty(), "packed sequences are not executed");

@@ -83,7 +83,7 @@ void StageCache::trim() {
 
 StageCache::Base& StageCache::base_of(const LayoutView& view) {
   const Layout& l = *view.layout;
-  Key key{l.tp, l.cp, l.ep, l.etp, l.micro_batch, l.sequence_parallel ? 1 : 0, static_cast<int>(l.context_parallel.kind),
+  Key key{l.tp, l.cp, l.ep, l.etp, l.micro_batch, (l.sequence_parallel ? 1 : 0) + (l.overlap.tp ? 2 : 0), static_cast<int>(l.context_parallel.kind),
           l.context_parallel.ulysses, static_cast<int>(l.expert_dispatch.kind), view.split_backward ? 1 : 0, l.pp > 1 ? 1 : 0,
           view.micro_batches > 1 ? 1 : 0};
   for (const Group group : {Group::tp, Group::cp, Group::cp_inner, Group::cp_outer, Group::ep, Group::etp, Group::ep_etp})

@@ -138,7 +138,8 @@ Result<CostModel> CostModel::make(const ClusterSpec& cluster, const Calibration&
     return fail("", "calibration '" + calibration.name + "' has no GEMM or attention efficiency");
   if (device.multiprocessors && *device.multiprocessors > 0)
     model.calibration_.gemm.multiprocessors = *device.multiprocessors;
-  model.memory_bandwidth_ = device.memory_bandwidth->value * calibration.memory.efficiency;
+  model.memory_bandwidth_ =
+      device.memory_bandwidth->value * calibration.memory.efficiency / calibration.memory.streaming;
   model.host_bandwidth_ = cluster.host_link ? cluster.host_link->value * calibration.memory.host : 0;
   model.set_tiers(cluster);
   model.set_tables(cluster);

@@ -44,6 +44,15 @@ double flop_of(const Kernel& kernel) {
          static_cast<double>(kernel.batch);
 }
 
+/// Whether a batched 16-bit product runs on tensor cores: its rows start at multiples of 16 bytes (NVIDIA Matrix Multiplication
+/// Background User's Guide, "Tensor Core Requirements"). Heads of unfused attention lie beside each other, so that their width
+/// decides; others are padded by who makes them.
+bool aligned(const Kernel& kernel) {
+  constexpr std::int64_t kElements = 8;
+  const bool half = kernel.dtype == DType::bf16 || kernel.dtype == DType::fp16;
+  return kernel.batch == 1 || !half || (kernel.n % kElements == 0 && kernel.k % kElements == 0);
+}
+
 double role_factor(const GemmModel& gemm, GemmRole role) {
   switch (role) {
   case GemmRole::forward:
@@ -71,6 +80,13 @@ DType attention_dtype(DType type) {
     return type;
   }
   return type;
+}
+
+/// Useful share of the waves in which deterministic FlashAttention-2 runs its backward, one block a processor.
+double waves(const Kernel& kernel, int processors) {
+  const std::int64_t pairs = std::max<std::int64_t>(1, kernel.heads * kernel.batch);
+  const std::int64_t blocks = pairs * std::max<std::int64_t>(kernel.parts, divide_up(processors, pairs));
+  return static_cast<double>(blocks) / static_cast<double>(divide_up(blocks, processors) * processors);
 }
 
 double attention_efficiency(const AttentionModel& model, std::int64_t head_dim, bool forward) {
@@ -121,11 +137,13 @@ double CostModel::grouped_half(GemmRole role) const {
 double CostModel::gemm_seconds(const Kernel& kernel) const {
   const double flop = flop_of(kernel);
   if (!(flop > 0)) return 0;
-  const double peak = peak_[static_cast<std::size_t>(kernel.dtype)];
+  const bool grouped = kernel.kind == KernelKind::grouped_gemm;
+  const DType runs_in = grouped || aligned(kernel) ? kernel.dtype : DType::fp32;
+  const double peak = peak_[static_cast<std::size_t>(runs_in)];
   FORETRAIN_CHECK(peak > 0, "products run in a dtype that CostNeeds::precision asked for");
   const GemmModel& gemm = calibration_.gemm;
   double efficiency = gemm_efficiency(kernel.dtype) * role_factor(gemm, kernel.role);
-  if (kernel.kind == KernelKind::grouped_gemm) {
+  if (grouped) {
     // From the work, since a mean of tokens per expert need not be whole.
     const double tokens = flop / (2.0 * static_cast<double>(kernel.n * kernel.k * kernel.batch));
     const double half = grouped_half(kernel.role);
@@ -152,7 +170,8 @@ double CostModel::attention_seconds(const Kernel& kernel) const {
   const double sequence = std::max(1.0, 2 * pairs);
   const double blocks =
       static_cast<double>(kernel.batch * divide_up(kernel.m, kQueryBlock)) * std::max(1, kernel.heads);
-  const double efficiency = attention_efficiency(model, kernel.k, forward);
+  double efficiency = attention_efficiency(model, kernel.k, forward);
+  if (kernel.parts > 0) efficiency *= model.flash_2 * (forward ? 1 : waves(kernel, calibration_.gemm.multiprocessors));
   const double ramp = (1 + model.half_sequence / sequence) * (1 + model.half_blocks / std::max(1.0, blocks));
   return model.overhead.value + std::max(kernel.flop * ramp / (peak * efficiency), kernel.bytes / memory_bandwidth_);
 }
@@ -167,8 +186,11 @@ Cost CostModel::kernel(const Kernel& kernel) const {
   case KernelKind::attention_forward:
   case KernelKind::attention_backward:
     return {launch + attention_seconds(kernel), calibration_.attention.evidence};
-  case KernelKind::memory:
-    return {launch + kernel.bytes / memory_bandwidth_, calibration_.memory.evidence};
+  case KernelKind::memory: {
+    // Operators over whole scores are large: they move what is counted, without what a framework's small kernels lose.
+    const double bandwidth = kernel.heads > 0 ? memory_bandwidth_ * calibration_.memory.streaming : memory_bandwidth_;
+    return {launch + kernel.bytes / bandwidth, calibration_.memory.evidence};
+  }
   }
   return {};
 }

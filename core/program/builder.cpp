@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/program/fills.h"
 #include "core/program/layers/executor_scratch.h"
 
 namespace foretrain {
@@ -153,6 +154,7 @@ Block BlockBuilder::finish() {
   for (const Op& op : block_.backward) (op.pass == Pass::weight ? block_.weight : block_.input).push_back(op);
   if (context_.semantics->family == SemanticsFamily::foretrain) layers::set_executor_scratch(block_, context_);
   finish_block(block_, context_.split_backward);
+  add_fills(context_, block_);
   return std::move(block_);
 }
 

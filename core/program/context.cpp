@@ -41,6 +41,19 @@ double gradient_sum_of(const JobSpec& job, const Semantics& semantics, const Lay
   return job.global_batch > std::int64_t{layout.micro_batch} * layout.dp() ? static_cast<double>(3 * width) : 0;
 }
 
+/// Where FlashAttention runs (it wants the batch first) it splits; elsewhere what the semantics say.
+DeterministicAttention deterministic_attention(const JobSpec& job, const Semantics& semantics, const DeviceSpec& device) {
+  if (!job.deterministic || job.attention != AttentionKernel::flash) return DeterministicAttention::no;
+  const auto listed = [&](const std::vector<std::string>& list) {
+    return std::any_of(list.begin(), list.end(), [&](const std::string& architecture) {
+      return device.architecture.rfind(architecture, 0) == 0; // "Blackwell" stands for "Blackwell Ultra" too
+    });
+  };
+  if (listed(semantics.batch_first_when_deterministic)) return DeterministicAttention::split;
+  if (listed(semantics.score_gradients_when_deterministic)) return DeterministicAttention::score_gradients;
+  return DeterministicAttention::no;
+}
+
 } // namespace
 
 LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout,
@@ -69,11 +82,9 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
   c.dtype = activation_dtype(job.precision);
   c.width = bits_of(c.dtype) / 8;
   c.split_backward = split_backward;
-  const std::vector<std::string>& list = semantics.batch_first_when_deterministic;
-  const bool listed = std::any_of(list.begin(), list.end(), [&](const std::string& architecture) {
-    return device.architecture.rfind(architecture, 0) == 0; // "Blackwell" stands for "Blackwell Ultra" too
-  });
-  c.batch_first = listed && job.deterministic && job.attention == AttentionKernel::flash && layout.micro_batch > 1;
+  c.deterministic = deterministic_attention(job, semantics, device);
+  c.processors = device.multiprocessors.value_or(0);
+  c.batch_first = c.deterministic == DeterministicAttention::split && layout.micro_batch > 1;
   const std::array<std::string_view, 4> early = {"Volta", "Turing", "Ampere", "Ada"};
   c.large_workspaces = std::find(early.begin(), early.end(), device.architecture) == early.end();
   c.low = low_precision(job, semantics, device);

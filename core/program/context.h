@@ -10,6 +10,13 @@
 
 namespace foretrain {
 
+/// How attention is made to give the same bits every time.
+enum class DeterministicAttention {
+  no,
+  split,          ///< FlashAttention-2: as many blocks of keys at once as processors, each with a gradient of its own
+  score_gradients ///< cuDNN on Hopper: gradients of the scores go through memory, that of the queries is a product of them
+};
+
 /// Everything that the ops of a layer depend on, with the widths of one rank worked out once.
 /// Tokens: t = sequence_length * micro_batch / cp; with sequence parallelism t_sp = t / tp, else t_sp = t.
 struct LayerContext {
@@ -32,6 +39,8 @@ struct LayerContext {
   bool split_backward = false;   ///< the schedule runs I and W apart
   bool batch_first = false;      ///< attention runs in another order than the rest and keeps its output in both
   bool large_workspaces = true;  ///< of TransformerEngine: 32 MiB, 4 MiB before compute capability 9
+  DeterministicAttention deterministic = DeterministicAttention::no;
+  int processors = 0; ///< of the device; 0: unknown
   LowPrecision low;              ///< what an 8- or 4-bit recipe changes
   double gradient_sum = 0;       ///< bytes per weight of the kernel that adds its gradient, 0 where the product does
 };

@@ -72,9 +72,10 @@ struct Kernel {
   std::int64_t n = 0;     ///< columns; attention: key tokens a query block meets (whole sequence)
   std::int64_t k = 0;     ///< inner width; attention: head width of queries and keys
   std::int64_t batch = 1; ///< groups of a grouped GEMM; attention: sequences
-  int heads = 0;          ///< attention: query heads on this rank
+  int heads = 0;          ///< attention: query heads on this rank; memory: of scores, which are large
   int kv_heads = 0;       ///< attention: key and value heads on this rank
   int v_dim = 0;          ///< attention: head width of values
+  int parts = 0;          ///< attention: deterministic FlashAttention-2, its backward in so many parts of the keys; 0: not
   double flop = 0;        ///< executed, causal mask already applied
   double bytes = 0;       ///< memory traffic, read and written
   bool operator==(const Kernel&) const = default;
@@ -113,6 +114,7 @@ struct Op {
   std::vector<int> waits;   ///< of `reads`, those that another stream writes (derived)
   std::vector<int> weights; ///< parameters of the block that are read
   std::vector<int> weight_gradients; ///< parameters of the block whose gradient is added to
+  int fills = 0;            ///< new tensors that are filled before they are written (deterministic algorithms)
   Bytes scratch;            ///< highest transient inside the op beyond reads and writes
   // Transfers
   Collective collective = Collective::all_reduce;

@@ -33,8 +33,8 @@ std::string kernel_text(const Kernel& k) {
     return fmt::format("grouped-gemm {} {}x{}x{} *{}", id_of(k.dtype), k.m, k.n, k.k, k.batch);
   case KernelKind::attention_forward:
   case KernelKind::attention_backward:
-    return fmt::format("{} {}x{} heads {}/{} width {}/{} *{}", id_of(k.kind), k.m, k.n, k.heads, k.kv_heads, k.k,
-                       k.v_dim, k.batch);
+    return fmt::format("{} {}x{} heads {}/{} width {}/{} *{}{}", id_of(k.kind), k.m, k.n, k.heads, k.kv_heads, k.k,
+                       k.v_dim, k.batch, k.parts > 0 ? fmt::format(" in {} parts", k.parts) : "");
   case KernelKind::memory:
     return fmt::format("memory {:.0f} B", k.bytes);
   }

@@ -23,6 +23,7 @@ Json kernel_json(const Kernel& k) {
     json["heads"] = k.heads;
     json["kv_heads"] = k.kv_heads;
     json["v_dim"] = k.v_dim;
+    if (k.parts > 0) json["parts"] = k.parts;
   }
   json["flop"] = k.flop;
   json["bytes"] = k.bytes;
@@ -55,6 +56,7 @@ Json op_json(const Op& op) {
   add_list(json, "waits", op.waits);
   add_list(json, "weights", op.weights);
   add_list(json, "weight_gradients", op.weight_gradients);
+  if (op.fills > 0) json["fills"] = op.fills;
   if (op.scratch.value > 0) json["scratch_bytes"] = op.scratch.value;
   Json kernels = Json::array();
   for (const Kernel& kernel : op.kernels) kernels.push_back(kernel_json(kernel));

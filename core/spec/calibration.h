@@ -49,6 +49,7 @@ struct AttentionModel {
   double half_sequence = 0;
   double half_blocks = 0;
   Seconds overhead;
+  double flash_2 = 1; ///< speed of FlashAttention-2 relative to this; set by `on_device`
   Evidence evidence = Evidence::datasheet;
   std::string source;
   bool operator==(const AttentionModel&) const = default;
@@ -68,6 +69,8 @@ struct MemoryModel {
   double efficiency = 0; ///< share of peak bandwidth of streaming kernels
   double host = 0;       ///< share of the host link of large copies
   Seconds launch;        ///< gap per kernel when the host is ahead
+  double streaming =
+      1; ///< traffic of a framework's small kernels relative to their operators' bytes; set by `on_device`
   Evidence evidence = Evidence::datasheet;
   std::string source;
   bool operator==(const MemoryModel&) const = default;

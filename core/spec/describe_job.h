@@ -37,7 +37,8 @@ template <> struct EnumNames<RoutingKind> {
 };
 template <> struct EnumNames<AttentionKernel> {
   static constexpr std::array names = {std::pair{AttentionKernel::flash, "flash"},
-                                       std::pair{AttentionKernel::unfused, "unfused"}};
+                                       std::pair{AttentionKernel::unfused, "unfused"},
+                                       std::pair{AttentionKernel::eager, "eager"}};
 };
 template <> struct EnumNames<NormKernel> {
   static constexpr std::array names = {std::pair{NormKernel::fused, "fused"}, std::pair{NormKernel::unfused, "unfused"}};

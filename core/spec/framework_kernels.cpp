@@ -24,12 +24,17 @@ Result<double> factor(const Json& table, const DeviceSpec& device, const std::st
   return 1.0;
 }
 
-Result<void> set_attention(Calibration& calibration, const Json& file, const std::string& generation,
-                           const DeviceSpec& device, const std::string& where) {
+/// Speed of a generation of attention kernels relative to the one that the device was calibrated with.
+Result<double> speed_of(const Json& file, const std::string& generation, const DeviceSpec& device, const std::string& where) {
   const Json::json_pointer at("/attention/" + generation);
   if (!file.contains(at) || !file.at(at).is_object())
     return fail(where + at.to_string(), "'" + generation + "' is no listed generation of attention kernels");
-  FORETRAIN_TRY(const double speed, factor(file.at(at), device, where + at.to_string()));
+  return factor(file.at(at), device, where + at.to_string());
+}
+
+Result<void> set_attention(Calibration& calibration, const Json& file, const std::string& generation,
+                           const DeviceSpec& device, const std::string& where) {
+  FORETRAIN_TRY(const double speed, speed_of(file, generation, device, where));
   for (AttentionPoint& point : calibration.attention.heads) {
     point.forward *= speed;
     point.backward *= speed;
@@ -63,6 +68,7 @@ Result<OnDevice> on_device(const Semantics& semantics, const Calibration& calibr
     FORETRAIN_TRY(const double speed, factor(*clocks, device, path.string() + ":/training_clock"));
     slow_down(result.calibration, speed);
   }
+  FORETRAIN_TRY(result.calibration.attention.flash_2, speed_of(file, "flash-2", device, path.string() + ":"));
   const Json::json_pointer own("/frameworks/" + semantics.name);
   if (!file.contains(own)) return result;
   const Json& entry = file.at(own);
@@ -80,7 +86,7 @@ Result<OnDevice> on_device(const Semantics& semantics, const Calibration& calibr
   if (const auto passes = traffic->find("streaming"); passes != traffic->end()) {
     if (!passes->is_number() || !(passes->get<double>() >= 1))
       return fail(path.string() + ":" + own.to_string() + "/streaming", "is not a number of at least 1");
-    result.calibration.memory.efficiency /= passes->get<double>();
+    result.calibration.memory.streaming = passes->get<double>();
   }
   return result;
 }

@@ -69,7 +69,7 @@ Result<void> check_magnitude(const ModelSpec& model, const JobSpec& job, double 
   if (model.latent)
     widest = std::max(widest, 1.0 * model.heads * (model.latent->qk_nope_head_dim + model.latent->qk_rope_head_dim));
   const double activations = tokens * (8 * widest * model.layers + model.vocab);
-  const double scores = job.attention == AttentionKernel::unfused
+  const double scores = job.attention != AttentionKernel::flash
                             ? tokens * job.sequence_length * std::max(model.heads, 1) * model.layers
                             : 0;
   if (std::max(activations, scores) > kMostElements)

@@ -59,7 +59,11 @@ struct RoutingChoice {
   bool operator==(const RoutingChoice&) const = default;
 };
 
-enum class AttentionKernel { flash, unfused };
+enum class AttentionKernel {
+  flash,   ///< scores never reach memory
+  unfused, ///< products around one kernel that scales, masks and normalises the scores
+  eager,   ///< the scores go through operators of their own, in fp32
+};
 enum class NormKernel {
   fused,   ///< keeps its input and one or two numbers per token
   unfused, ///< eager operators: the input in fp32 and the normalised value before the weight stay too

@@ -148,7 +148,7 @@ struct Measurement {
 /// where "selective" means a policy by operator. `lora`: "16 qkv attention-out". `accumulation`: micro-batches of a
 /// replica, where a source gives these and no micro-batch. `packed`: "full", sequences packed to the stated length. The
 /// others are ids or numbers of the member they name.
-inline constexpr std::array<std::string_view, 35> kExtraKeys = {"network",
+inline constexpr std::array<std::string_view, 38> kExtraKeys = {"network",
                                                                 "cluster",
                                                                 "semantics",
                                                                 "preset",
@@ -161,6 +161,7 @@ inline constexpr std::array<std::string_view, 35> kExtraKeys = {"network",
                                                                 "qkv_bias",
                                                                 "dispatch",
                                                                 "context_parallel",
+                                                                "overlap_tp",
                                                                 "overlap_gradients",
                                                                 "overlap_parameters",
                                                                 "optimizer",
@@ -182,7 +183,9 @@ inline constexpr std::array<std::string_view, 35> kExtraKeys = {"network",
                                                                 "lora",
                                                                 "accumulation",
                                                                 "capacity_factor",
-                                                                "packed"};
+                                                                "packed",
+                                                                "step_time_p25",
+                                                                "step_time_p75"};
 
 /// The files of one source say some things once, or not at all. data/assumptions/<file stem>.json fills what is empty;
 /// nothing that a row states is overridden. `when` limits an entry to rows whose cells have one of these values.
@@ -248,6 +251,7 @@ struct MeasuredPlan {
   std::optional<Bytes> memory;
   MemoryKind memory_kind = MemoryKind::unstated;
   MemoryRank memory_rank = MemoryRank::unstated;
+  bool unsteady = false;                ///< the quartiles of its steps lie further apart than a tenth of the median
   bool out_of_memory = false;           ///< the run ended so
   std::vector<std::string> notes;       ///< what was assumed
   std::vector<std::string> memory_open; ///< as of the row

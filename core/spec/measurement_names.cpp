@@ -148,6 +148,8 @@ void read_item(const std::string& key, const std::string& value, Texts& extras) 
     extras.emplace("attention", "flash");
   else if ((key == "impl" && value == "local") || (key == "image" && value.find(":24.01-") != std::string::npos))
     extras["attention"] = "unfused"; // no TransformerEngine, or one whose choice has the memory of unfused attention
+  else if (key == "iter_p25" || key == "iter_p75")
+    extras["step_time_" + key.substr(5)] = value;
   else if (key == "moe_dispatcher")
     extras["dispatch"] = value == "allgather" ? "all-gather" : "all-to-all";
   else if (key == "pp_layout")
@@ -169,6 +171,8 @@ void read_phrase(const std::string& phrase, Texts& extras) {
     extras["shared_ffn"] = *ffn;
   else if (const auto total = after("shared ffn total "))
     extras["shared_ffn"] = *total;
+  else if (phrase.rfind("async TP", 0) == 0)
+    extras["overlap_tp"] = "1";
   else if (phrase == "fp32 grad accumulation")
     extras["gradient"] = "fp32";
   else if (phrase == "cross-entropy fusion")

@@ -105,8 +105,9 @@ MaybeSkip set_job(const Measurement& row, const MeasuredNames& names, const Sema
                                               : CrossEntropy::vocab_parallel;
   // Context parallelism runs in fused kernels alone: a run that had it had them.
   if (const std::string* attention = extra(row, "attention"))
-    job.attention =
-        *attention == "unfused" && row.cp.value_or(1) <= 1 ? AttentionKernel::unfused : AttentionKernel::flash;
+    job.attention = *attention == "flash" || row.cp.value_or(1) > 1 ? AttentionKernel::flash
+                    : *attention == "eager"                           ? AttentionKernel::eager
+                                                                      : AttentionKernel::unfused;
   job.dropout = row.dropout.value_or(0);
   if (const std::string* text = extra(row, "capacity_factor")) {
     double factor = 0;
@@ -147,10 +148,26 @@ Result<ClusterOrSkip> cluster_of(const Measurement& row, const MeasuredNames::Ma
   return ClusterOrSkip(std::move(cluster));
 }
 
+/// A run shares its machine with others, or waits for something else, where the middle half of its steps spreads over more
+/// than a tenth of their median: what it says of a step is no better known. Sources that state quartiles only.
+bool is_unsteady(const Measurement& row) {
+  constexpr double kMostSpread = 0.1;
+  const std::string* low = extra(row, "step_time_p25");
+  const std::string* high = extra(row, "step_time_p75");
+  if (!low || !high || !row.step_time) return false;
+  const auto number = [](const std::string& text) {
+    double value = 0;
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return code == std::errc() && end == text.data() + text.size() ? value : 0;
+  };
+  return number(*high) - number(*low) > kMostSpread * row.step_time->value;
+}
+
 MaybeSkip set_figures(const Measurement& row, MeasuredPlan& measured) {
   measured.out_of_memory = contains(row.outcome, "OOM");
   const auto time = measured_step_time(row);
   const bool derived = time_is_derived_from_flop(row);
+  measured.unsteady = !measured.out_of_memory && !derived && is_unsteady(row);
   if (!measured.out_of_memory && !derived) measured.step_time = time;
   if (row.peak_memory && row.peak_memory->value > 0) {
     measured.memory = row.peak_memory;

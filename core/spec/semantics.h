@@ -55,6 +55,9 @@ struct Semantics {
   bool gathers_before_saving = false;     ///< sequence parallel: a linear layer keeps its gathered input
   std::vector<std::string> batch_first_when_deterministic; ///< device architectures where deterministic attention takes
                                                            ///< batch-first order and keeps its output in both orders
+  std::vector<std::string> score_gradients_when_deterministic; ///< device architectures where deterministic attention
+                                                               ///< writes the scores' gradients to memory
+  bool fills_when_deterministic = false;  ///< deterministic algorithms fill every new tensor before it is written
   bool ulysses_keeps_output = false;      ///< the attention output before the all-to-all stays saved
   bool quantised_activations = true;      ///< 8- and 4-bit linear layers keep their input in that type
   bool quantised_own_copy = false;        ///< delayed scaling: also where something keeps it in 16 bits anyway

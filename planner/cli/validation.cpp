@@ -80,6 +80,7 @@ double utilisation(const validation::RowFeatures& features, const MeasuredPlan& 
 void compare(ValidatedRow& row, const MeasuredPlan& measured, const Prediction& prediction) {
   row.verdict = prediction.verdict;
   row.out_of_memory = measured.out_of_memory;
+  row.unsteady = measured.unsteady;
   row.notes = measured.notes;
   row.memory_open = measured.memory_open;
   if (measured.step_time) row.measured_seconds = measured.step_time->value;

@@ -21,8 +21,10 @@ std::optional<Rejection> kind(const RuleInput& in) {
     return reject(fmt::format("{} has no context parallelism{}: cp {}, 1 is possible", in.semantics.name, list.empty() ? "" : " of kind " + id, l.cp), l.cp, 1,
                   std::move(nearest));
   }
-  if (in.job.attention == AttentionKernel::unfused)
-    return reject(fmt::format("context parallelism needs flash attention; the job asks for unfused: cp {}, 1 is possible", l.cp), l.cp, 1, {"cp 1", "attention flash"});
+  if (in.job.attention != AttentionKernel::flash)
+    return reject(fmt::format("context parallelism needs flash attention; the job asks for {}: cp {}, 1 is possible",
+                              in.job.attention == AttentionKernel::eager ? "eager" : "unfused", l.cp),
+                  l.cp, 1, {"cp 1", "attention flash"});
   return std::nullopt;
 }
 
@@ -39,7 +41,7 @@ std::optional<Rejection> sequence(const RuleInput& in) {
 
 /// Whatever the kind.
 std::optional<Rejection> no_kind(const RuleInput& in) {
-  const bool none = in.semantics.context_parallel.empty() || in.job.attention == AttentionKernel::unfused;
+  const bool none = in.semantics.context_parallel.empty() || in.job.attention != AttentionKernel::flash;
   return none ? kind(in) : std::nullopt;
 }
 std::optional<Rejection> no_parts(const RuleInput& in) {

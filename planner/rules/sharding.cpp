@@ -50,8 +50,14 @@ std::optional<Rejection> offload(const RuleInput& in) {
   return std::nullopt;
 }
 
+std::optional<Rejection> tensor_overlap(const RuleInput& in) {
+  if (!in.layout.overlap.tp) return std::nullopt;
+  if (!in.semantics.tp_overlap) return lacks(in.semantics.name + " does not pipeline tensor-parallel collectives with their products", {"overlap.tp false"});
+  if (in.layout.tp > 1 && in.layout.sequence_parallel) return std::nullopt;
+  return lacks("tensor-parallel collectives are pipelined with their products under sequence parallelism only", {"overlap.tp false"});
+}
+
 std::optional<Rejection> overlap(const RuleInput& in) {
-  if (in.layout.overlap.tp) return lacks("tensor-parallel collectives pipelined with their GEMM are not modelled yet", {"overlap.tp false"});
   if (in.layout.overlap.moe) return lacks("expert dispatch beside another micro-batch's compute is not modelled yet", {"overlap.moe false"});
   return std::nullopt;
 }
@@ -62,6 +68,7 @@ void add_sharding_rules(RuleList& list) {
   list.push_back(make_rule("sharding-supported", "The framework shards this state in this layout.", supported, RuleScope::sharding));
   list.push_back(make_rule("replicas", "Replicas of shards need shards.", replicas, RuleScope::sharding));
   list.push_back(make_rule("offload", "The framework and the cluster can keep state on the host.", offload, RuleScope::offload));
+  list.push_back(make_rule("tensor-overlap", "The framework pipelines tensor-parallel collectives in this layout.", tensor_overlap));
   list.push_back(make_rule("overlap-not-modelled", "Overlap that is asked for is modelled.", overlap));
 }
 

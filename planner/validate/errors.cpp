@@ -64,6 +64,7 @@ ValidationSummary summarise_rows(const Rows& rows) {
       continue;
     }
     ++summary.compared;
+    if (row->unsteady) ++summary.unsteady;
     if (row->out_of_memory) {
       ++summary.ran_out_of_memory;
       if (row->verdict == Verdict::oom) ++summary.foreseen;

@@ -23,6 +23,7 @@ struct ValidationSummary {
   int predicted = 0;                      ///< of these: neither skipped nor refused by a rule
   std::map<std::string, int> unpredicted; ///< why not: reason with its detail, or the rule -> eligible rows
   int compared = 0;
+  int unsteady = 0; ///< of these, of runs whose steps differ much
   ErrorSummary time;
   ErrorSummary memory;
   std::map<std::string, ErrorSummary> memory_by_kind; ///< "allocated", "reserved", "unstated" (as measured)

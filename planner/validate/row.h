@@ -40,6 +40,7 @@ struct ValidatedRow {
   std::string rule;           ///< that refuses it
   std::string outcome;        ///< measured: "ok", or what stopped the run
   bool out_of_memory = false; ///< measured
+  bool unsteady = false;      ///< its steps differ much: judged like the rest, and counted
   bool held_out = false;      ///< of a group that no constant was fitted to
   bool eligible = false;      ///< by the protocol: stated, not doubtful, something measured, and physically possible
   std::vector<std::string> memory_open; ///< what memory hangs on and the source does not say (recompute, offload)

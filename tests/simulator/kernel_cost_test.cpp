@@ -76,6 +76,47 @@ TEST(KernelTime, ProductsOfH200AreSustainedRates) {
   EXPECT_LT(large, 0.76);
 }
 
+// H100, causal, 8192 tokens, 2 sequences of 16 heads of width 128 (Dao-AILab/flash-attention pull request 1893): deterministic
+// FlashAttention-2 reaches 306 TFLOP/s forward and 166 backward. Its backward runs ceil(132 / 32) = 5 parts, 160 blocks in two
+// waves of 132 processors. flash_2 is that of data/kernels.json.
+TEST(KernelTime, DeterministicFlashAttentionRunsInWaves) {
+  Calibration own = calibration(h100());
+  own.attention.flash_2 = 0.64;
+  const CostModel costs = CostModel::make(cluster(h100(), 1), own).value();
+  const auto rate = [&](bool forward, int parts) {
+    Kernel kernel = attention(8192, 16, 128, forward);
+    kernel.batch = 2;
+    kernel.flop *= 2;
+    kernel.parts = parts;
+    return share(costs, kernel, 989) * 989;
+  };
+  EXPECT_NEAR(rate(true, 5), 306, 0.15 * 306);
+  EXPECT_NEAR(rate(false, 5), 166, 0.1 * 166);
+  EXPECT_NEAR(rate(false, 33) / rate(false, 5), 2 / (160.0 / 132), 0.08) << "33 parts fill eight waves";
+}
+
+// BigScience tr11 chronicles-prequel.md, 78 layers of 13824 on 384 A100, tp 4, pp 12, micro-batch 2: 107.1 s a step with 96 heads of
+// 144, 147.4 s with 128 heads of 108, which rows of 16 bytes do not divide. The extra 40 s are eight batched products of a layer
+// (recomputation included), 2.3 s of work for tensor cores.
+TEST(KernelTime, HeadsOfAnOddWidthLeaveTheTensorCores) {
+  DeviceSpec device = a100();
+  device.fp32 = FlopPerSecond(19.5e12);
+  const CostModel costs = model(cluster(device, 1, 25));
+  const auto seconds = [&](int heads, Kernel kernel) {
+    kernel.dtype = DType::fp16;
+    kernel.batch = 2 * heads;
+    kernel.flop *= static_cast<double>(kernel.batch);
+    return costs.kernel(kernel).seconds;
+  };
+  const auto both = [&](int heads, int width) { // half of the products sum over the width, half over the keys
+    return seconds(heads, gemm(2048, 2048, width)) + seconds(heads, gemm(2048, width, 2048));
+  };
+  const double layers_and_micro_batches = 78.0 / 12 * 2048 / (2 * 8);
+  const double extra = 4 * (both(32, 108) - both(24, 144)) * layers_and_micro_batches;
+  EXPECT_GT(extra, 15);
+  EXPECT_LT(extra, 45);
+}
+
 // A weight gradient sums over the tokens: few tokens make its inner width short (A100, K = 512: 0.61 against 0.75).
 TEST(KernelTime, WeightGradientsSumOverTokens) {
   const CostModel costs = model(cluster(a100(), 1, 25));

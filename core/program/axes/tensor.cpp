@@ -5,17 +5,35 @@ namespace {
 
 Bytes whole(const LayerContext& c, std::int64_t width) { return Bytes(c.tokens * width * c.width); }
 
-int gather(BlockBuilder& b, int shard, const std::string& name, std::int64_t width) {
+int declare_gathered(BlockBuilder& b, int shard, const std::string& name, std::int64_t width) {
   const LayerContext& c = b.context();
-  if (!c.sp) return shard;
-  const DType type = b.at(shard).dtype;
   const MemoryPart part = c.semantics->gathers_before_saving ? MemoryPart::activations : MemoryPart::temporaries;
-  const bool low = c.low.active && type == c.low.type;
-  const int gathered = low ? b.quantised(name, {c.tokens, width}, MemoryPart::temporaries)
-                           : b.buffer(name, c.dtype, {c.tokens, width}, part);
-  const Bytes bytes = low ? b.at(gathered).bytes : whole(c, width);
-  b.collective(Collective::all_gather, Group::tp, bytes, {shard}, {gathered}).dtype = type;
+  const bool low = c.low.active && b.at(shard).dtype == c.low.type;
+  return low ? b.quantised(name, {c.tokens, width}, MemoryPart::temporaries)
+             : b.buffer(name, c.dtype, {c.tokens, width}, part);
+}
+
+int gather(BlockBuilder& b, int shard, const std::string& name, std::int64_t width) {
+  if (!b.context().sp) return shard;
+  const int gathered = declare_gathered(b, shard, name, width);
+  b.collective(Collective::all_gather, Group::tp, b.at(gathered).bytes, {shard}, {gathered}).dtype = b.at(shard).dtype;
   return gathered;
+}
+
+Entry begin(BlockBuilder& b, int shard, const std::string& name, std::int64_t width, bool pieces) {
+  if (!pieces) return {shard, gather(b, shard, name, width), false};
+  return {shard, declare_gathered(b, shard, name, width), true};
+}
+
+/// The gradient quantised, where the product that reads it runs in 8 or 4 bits.
+int quantised_gradient(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low) {
+  const LayerContext& c = b.context();
+  if (!low || !c.sp || !c.low.keeps_input) return grad_shard;
+  const int quantised = b.quantised("d" + name + ".quantised", {c.tokens_sp, width}, MemoryPart::temporaries);
+  const double bytes = static_cast<double>(c.width) * c.low.passes + c.low.activation;
+  b.compute(Segment::residual, {grad_shard}, {quantised},
+            {traffic(c, bytes * static_cast<double>(c.tokens_sp) * static_cast<double>(width))});
+  return quantised;
 }
 
 int reduce(BlockBuilder& b, int partial, const std::string& name, std::int64_t width) {
@@ -45,18 +63,35 @@ int leave(BlockBuilder& b, int partial, const std::string& name, std::int64_t wi
   return reduce(b, partial, name + ".share", width);
 }
 int enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low) {
-  const LayerContext& c = b.context();
-  if (low && c.sp && c.low.keeps_input) {
-    const int quantised = b.quantised("d" + name + ".quantised", {c.tokens_sp, width}, MemoryPart::temporaries);
-    const double bytes = static_cast<double>(c.width) * c.low.passes + c.low.activation;
-    b.compute(Segment::residual, {grad_shard}, {quantised},
-              {traffic(c, bytes * static_cast<double>(c.tokens_sp) * static_cast<double>(width))});
-    grad_shard = quantised;
-  }
-  return gather(b, grad_shard, "d" + name + ".gathered", width);
+  return gather(b, quantised_gradient(b, grad_shard, name, width, low), "d" + name + ".gathered", width);
 }
 int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width) {
   return reduce(b, grad_partial, "d" + name + ".share", width);
+}
+
+
+bool in_pieces(const LayerContext& context) {
+  return context.layout.overlap.tp && context.sp;
+}
+Entry begin_enter(BlockBuilder& b, int shard, const std::string& name, std::int64_t width, bool pieces) {
+  return begin(b, shard, name + ".gathered", width, pieces);
+}
+Entry begin_enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low, bool pieces) {
+  return begin(b, quantised_gradient(b, grad_shard, name, width, low), "d" + name + ".gathered", width, pieces);
+}
+void gather_piece(BlockBuilder& b, const Entry& entry, bool first) {
+  const LayerContext& c = b.context();
+  const Bytes bytes(b.at(entry.whole).bytes.value / c.layout.tp);
+  b.collective(Collective::ring_exchange, Group::tp, bytes, {first ? entry.shard : entry.whole}, {entry.whole}).dtype =
+      b.at(entry.shard).dtype;
+}
+int declare_share(BlockBuilder& b, const std::string& name, std::int64_t width) {
+  return b.temporary(name + ".share", {b.context().tokens_sp, width});
+}
+void reduce_piece(BlockBuilder& b, int partial, int share, std::int64_t width, bool first) {
+  const Bytes bytes(whole(b.context(), width).value / kPiecesOfReduction);
+  const std::vector<int> reads = first ? std::vector<int>{partial} : std::vector<int>{partial, share};
+  b.collective(Collective::reduce_scatter, Group::tp, bytes, reads, {share});
 }
 
 } // namespace foretrain::tensor

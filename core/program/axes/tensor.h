@@ -30,4 +30,26 @@ int enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std
 /// Backward of `enter`: reduces the column-split GEMM's input gradient over tp; this rank's share.
 int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width);
 
+/// Collectives pipelined with the product that reads or writes them (`overlap.tp`; TransformerEngine
+/// module/base.py initialize_ub): gathers as a ring of sends, one rank's tokens at a time, this rank's own first; the
+/// reduction in four pieces, each beside the next piece of the product.
+[[nodiscard]] bool in_pieces(const LayerContext& context);
+inline constexpr int kPiecesOfReduction = 4;
+
+/// A region that is being entered: `whole` is what the GEMM reads. In pieces, nothing has been sent yet.
+struct Entry {
+  int shard = -1;
+  int whole = -1;
+  bool pieces = false;
+};
+/// `enter`, or its buffer alone where `pieces`.
+Entry begin_enter(BlockBuilder& b, int shard, const std::string& name, std::int64_t width, bool pieces);
+/// `enter_backward`, in the same way.
+Entry begin_enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low, bool pieces);
+/// The tokens of one more rank arrive.
+void gather_piece(BlockBuilder& b, const Entry& entry, bool first);
+/// The buffer that `leave` returns, and one piece of its reduction.
+int declare_share(BlockBuilder& b, const std::string& name, std::int64_t width);
+void reduce_piece(BlockBuilder& b, int partial, int share, std::int64_t width, bool first);
+
 } // namespace foretrain::tensor

@@ -26,17 +26,20 @@ public:
     if (!(again && keeps_output(c, KeptOutput::attention))) core_forward(b, core_);
     keep(b, out_, core_.out, kept_);
     const int partial = b.temporary("attention_out", {c.tokens, h});
-    forward_keeping(b, out_, kept_, partial, keeps_output(c, KeptOutput::attention_out) ? h : 0);
-    return {reduces_ ? tensor::leave(b, partial, "attention_out", h) : partial};
+    const std::int64_t kept = keeps_output(c, KeptOutput::attention_out) ? h : 0;
+    if (reduces_) return {row_forward(b, out_, kept_, partial, "attention_out", kept)};
+    forward_keeping(b, out_, kept_, partial, kept);
+    return {partial};
   }
 
   int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out = reduces_ ? tensor::enter_backward(b, grad, "attention_out", h, out_.low) : grad;
+    const tensor::Entry entry =
+        reduces_ ? begin_row_backward(b, out_, grad, "attention_out") : tensor::Entry{grad, grad, false};
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
-    linear_input_gradient(b, out_, grad_out, grad_core);
-    linear_weight_gradient(b, out_, kept_, grad_out);
+    row_input_gradient(b, out_, entry, grad_core);
+    linear_weight_gradient(b, out_, kept_, entry.whole);
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     const int grad_qkv = b.temporary("dqkv", {c.tokens, qkv_.out});
     b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c, false))});
@@ -77,14 +80,14 @@ private:
   void emit_until_core(BlockBuilder& b) {
     const LayerContext& c = b.context();
     lead(b, norm_);
-    const int gathered = tensor::enter(b, norm_.output, "norm1", c.model->hidden);
+    const tensor::Entry entry = begin_column(b, qkv_, norm_.output, "norm1");
     const int mixed = b.temporary("qkv", {c.tokens, qkv_.out});
     const std::int64_t d = c.model->head_dim;
     std::int64_t kept = 0;
     if (keeps_output(c, KeptOutput::query)) kept += c.heads * d;
     if (keeps_output(c, KeptOutput::key)) kept += c.kv_heads * d;
     if (keeps_output(c, KeptOutput::value)) kept += c.kv_heads * d;
-    forward_keeping(b, qkv_, gathered, mixed, kept);
+    column_forward(b, qkv_, entry, mixed, kept);
     rope_forward(b, mixed);
   }
 

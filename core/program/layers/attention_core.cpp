@@ -26,6 +26,14 @@ CoreSizes sizes_of(const LayerContext& c, const AttentionWidths& w) {
   return s;
 }
 
+/// Parts of the keys that deterministic FlashAttention-2 takes at once: as many as fill the processors
+/// (Dao-AILab/flash-attention csrc/flash_attn/src/flash_bwd_launch_template.h, gridDimx). 0: attention is another one.
+int key_parts(const LayerContext& c, const CoreSizes& s) {
+  if (c.deterministic != DeterministicAttention::split) return 0;
+  const std::int64_t pairs = s.heads * c.layout.micro_batch;
+  return static_cast<int>(std::max<std::int64_t>(1, (c.processors + pairs - 1) / pairs));
+}
+
 /// The attention kernel for 1/`parts` of the work, against `keys` keys per sequence.
 Kernel core_kernel(const LayerContext& c, const AttentionWidths& w, KernelKind kind, int parts, std::int64_t keys) {
   const CoreSizes s = sizes_of(c, w);
@@ -39,6 +47,7 @@ Kernel core_kernel(const LayerContext& c, const AttentionWidths& w, KernelKind k
   kernel.batch = c.layout.micro_batch;
   kernel.heads = static_cast<int>(s.heads);
   kernel.kv_heads = static_cast<int>(s.kv_heads);
+  kernel.parts = key_parts(c, s);
   // Flash attention's backward runs five matrix products against two (one recomputes the scores).
   kernel.flop = s.flop / parts * (kind == KernelKind::attention_backward ? 2.5 : 1);
   const auto width = static_cast<double>(c.width);
@@ -58,6 +67,14 @@ Kernel head_product(const LayerContext& c, std::int64_t heads, std::int64_t m, s
   return kernel;
 }
 
+/// Bytes per score that operators of their own move (Aleph-Alpha/scaling@78489292b core/nn/masked_softmax): cast to fp32, mask in
+/// place, softmax, cast back. Backward: cast, softmax (two tensors read), mask, cast.
+double eager_bytes(double width, bool forward) {
+  constexpr double kWide = 4;
+  const double casts = 2 * (width + kWide);
+  return casts + (forward ? 4 : 5) * kWide;
+}
+
 /// Attention before fused kernels (Megatron-LM fused_softmax.py): products, and scale, mask and softmax in one kernel
 /// that reads and writes the scores; with dropout one more, and a byte per score. Backward: two products per forward
 /// one, the dropout's mask applied, and a softmax gradient that reads two such tensors and writes one.
@@ -73,17 +90,42 @@ std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths
   }
   const auto width = static_cast<double>(c.width);
   const double scores = static_cast<double>(s.tokens) * static_cast<double>(keys) * static_cast<double>(s.heads);
-  kernels.push_back(traffic(c, (forward ? 2 : 3) * width * scores));
-  if (c.job->dropout > 0) kernels.push_back(traffic(c, (2 * width + 1) * scores));
+  const bool eager = c.job->attention == AttentionKernel::eager;
+  const auto over_scores = [&](double bytes) {
+    kernels.push_back(traffic(c, bytes * scores));
+    kernels.back().heads = static_cast<int>(s.heads);
+  };
+  over_scores(eager ? eager_bytes(width, forward) : (forward ? 2 : 3) * width);
+  if (c.job->dropout > 0) over_scores(2 * width + 1);
   // cap · tanh(score / cap) as three operators; backward reads the tanh's output too.
-  if (c.model->attention_softcap > 0) kernels.push_back(traffic(c, (forward ? 6 : 7) * width * scores));
+  if (c.model->attention_softcap > 0) over_scores((forward ? 6 : 7) * width);
   return kernels;
+}
+
+/// Gradients of the scores in memory, the masked half too: written by one kernel, read by the next (NVIDIA/cudnn-frontend
+/// pull request 398: 2 bytes for each pair of a query and a key that deterministic backward holds on Hopper).
+Bytes score_gradients(const LayerContext& c, std::int64_t keys) {
+  if (c.deterministic != DeterministicAttention::score_gradients) return Bytes(0);
+  const std::int64_t heads = std::max<std::int64_t>(1, c.heads / c.ulysses);
+  return Bytes(2 * c.tokens * c.ulysses * heads * keys);
+}
+
+/// The gradient of the queries in fp32, once for each part of the keys.
+Bytes query_gradients(const LayerContext& c, const AttentionWidths& w) {
+  const CoreSizes s = sizes_of(c, w);
+  return Bytes(std::int64_t{4} * std::max(1, key_parts(c, s)) * s.tokens * s.heads * w.qk_dim);
 }
 
 std::vector<Kernel> core_kernels(const LayerContext& c, const AttentionWidths& w, KernelKind kind, int parts,
                                  std::int64_t keys) {
-  if (c.job->attention == AttentionKernel::unfused) return unfused_kernels(c, w, kind, keys);
-  return {core_kernel(c, w, kind, parts, keys)};
+  if (c.job->attention != AttentionKernel::flash) return unfused_kernels(c, w, kind, keys);
+  std::vector<Kernel> kernels = {core_kernel(c, w, kind, parts, keys)};
+  if (kind == KernelKind::attention_backward && c.deterministic == DeterministicAttention::score_gradients)
+    kernels.push_back(traffic(c, 2 * static_cast<double>(score_gradients(c, keys).value)));
+  // Each part's gradient of the queries is cleared before and read after.
+  if (kind == KernelKind::attention_backward && kernels.front().parts > 0)
+    kernels.push_back(traffic(c, 2 * static_cast<double>(query_gradients(c, w).value)));
+  return kernels;
 }
 
 std::int64_t kv_width(const LayerContext& c, const AttentionWidths& w) {
@@ -150,11 +192,20 @@ std::vector<int> backward_reads(const AttentionCore& core, int out, int grad_out
   return reads;
 }
 
+/// Eager operators hold the scores and their fp32 copy until the softmax has returned.
+Bytes forward_scratch(const LayerContext& c, const AttentionCore& core) {
+  if (c.job->attention != AttentionKernel::eager) return Bytes(0);
+  const CoreSizes s = sizes_of(c, core.widths);
+  return Bytes((c.width + 4) * s.tokens * s.heads * c.job->sequence_length);
+}
+
 /// Flash backward accumulates dQ in fp32 and keeps one fp32 row sum per query; unfused holds the score gradients.
 Bytes backward_scratch(const LayerContext& c, const AttentionCore& core) {
   const CoreSizes s = sizes_of(c, core.widths);
-  if (core.probabilities >= 0) return Bytes(2 * c.width * s.tokens * s.heads * c.job->sequence_length);
-  return Bytes(4 * s.tokens * s.heads * (core.widths.qk_dim + 1));
+  const std::int64_t scores = s.tokens * s.heads * c.job->sequence_length;
+  if (c.job->attention == AttentionKernel::eager) return Bytes(2 * 4 * scores); // in fp32
+  if (core.probabilities >= 0) return Bytes(2 * c.width * scores);
+  return query_gradients(c, core.widths) + Bytes(4 * s.tokens * s.heads) + score_gradients(c, c.job->sequence_length);
 }
 
 /// Keys and values travel again and their gradients with them, one hop behind; one more hop brings the gradients home.
@@ -223,10 +274,12 @@ AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths) {
   core.v = b.activation("v", {s.tokens, s.kv_heads * widths.v_dim});
   core.out = b.activation("attention", {c.tokens, std::int64_t{widths.heads} * widths.v_dim});
   core.statistics = b.buffer("attention.logsumexp", statistics_dtype(c), {s.tokens, s.heads}, MemoryPart::activations);
-  if (c.job->attention == AttentionKernel::unfused) {
-    // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes).
+  if (c.job->attention != AttentionKernel::flash) {
+    // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes). In eager operators
+    // the softmax keeps its own in fp32, and the product its cast.
+    const std::int64_t wide = c.job->attention == AttentionKernel::eager ? 4 : 0;
     const std::int64_t capped = c.model->attention_softcap > 0 ? c.width : 0; // the tanh's output
-    const std::int64_t bytes = c.width + capped + (c.job->dropout > 0 ? c.width + 1 : 0);
+    const std::int64_t bytes = wide + c.width + capped + (c.job->dropout > 0 ? c.width + 1 : 0);
     core.probabilities = b.buffer("attention.probabilities", DType::int8,
                                   {s.tokens, s.heads, c.job->sequence_length, bytes},
                                   MemoryPart::activations);
@@ -246,7 +299,8 @@ void core_forward(BlockBuilder& b, const AttentionCore& core) {
   const int out = core.pre_exchange >= 0 ? core.pre_exchange : core.out;
   if (c.ring == 1)
     b.compute(Segment::attention, {core.q, core.k, core.v}, core_writes(core, out),
-              core_kernels(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length));
+              core_kernels(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length))
+        .scratch = forward_scratch(c, core);
   else if (c.layout.context_parallel.kind == ContextKind::all_gather) gather_forward(b, core, out);
   else ring_forward(b, core, out);
   if (c.ulysses > 1) {

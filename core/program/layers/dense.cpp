@@ -41,24 +41,31 @@ void mlp_activation(BlockBuilder& b, const Mlp& mlp) {
   keep(b, mlp.down, mlp.hidden, mlp.kept);
 }
 
-void mlp_forward(BlockBuilder& b, const Mlp& mlp, int gathered, int partial) {
+int mlp_forward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int partial, const std::string& down) {
   const LayerContext& c = b.context();
   std::int64_t kept = 0;
   if (keeps_output(c, KeptOutput::gate) && c.model->gated) kept += mlp.width;
   if (keeps_output(c, KeptOutput::up)) kept += mlp.width;
-  forward_keeping(b, mlp.up, gathered, mlp.up_out, kept);
+  column_forward(b, mlp.up, entry, mlp.up_out, kept);
   mlp_activation(b, mlp);
   const bool again = b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators;
   // Recomputation ends with the last tensor that the backward reads, which comes before the down projection.
   const int out = keeps_output(c, KeptOutput::down) ? b.activation(b.at(partial).name + ".kept", b.at(partial).shape) : -1;
-  if (!again) linear_forward(b, mlp.down, mlp.kept, partial);
-  if (out >= 0) again ? b.compute(mlp.down.segment, {out}, {}, {}) : b.compute(mlp.down.segment, {partial}, {out}, {});
+  if (again) {
+    if (out >= 0) b.compute(mlp.down.segment, {out}, {}, {});
+    return -1;
+  }
+  if (out < 0 && !down.empty()) return row_forward(b, mlp.down, mlp.kept, partial, down);
+  linear_forward(b, mlp.down, mlp.kept, partial);
+  if (out >= 0) b.compute(mlp.down.segment, {partial}, {out}, {});
+  return down.empty() ? -1 : tensor::leave(b, partial, down, mlp.down.out);
 }
 
-int mlp_backward(BlockBuilder& b, const Mlp& mlp, int grad_partial, int grad_gathered, const std::string& name) {
+int mlp_backward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int grad_gathered, const std::string& name) {
   const LayerContext& c = b.context();
+  const int grad_partial = entry.whole;
   const int grad_hidden = b.temporary("d" + name + "_hidden", {c.tokens, mlp.width});
-  linear_input_gradient(b, mlp.down, grad_partial, grad_hidden);
+  row_input_gradient(b, mlp.down, entry, grad_hidden);
   if (needs_input(b, mlp.down) && recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { mlp_activation(b, mlp); });
   linear_weight_gradient(b, mlp.down, mlp.kept, grad_partial);
   const int grad_up = b.temporary("d" + name + "_up", {c.tokens, mlp.up.out});
@@ -89,9 +96,9 @@ public:
     mlp_ = declare_mlp(b, "ffn", c.model->ffn, Segment::ffn_up, Segment::activation, Segment::ffn_down, true);
     partial_ = b.temporary("ffn_down", {c.tokens, h});
     lead(b, norm_);
-    emit(b);
+    const int share = emit(b, reduces_ ? "ffn_down" : "");
     if (b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators) return {};
-    return {reduces_ ? tensor::leave(b, partial_, "ffn_down", h) : partial_};
+    return {reduces_ ? share : partial_};
   }
 
   int backward(BlockBuilder& b, int grad) override {
@@ -99,11 +106,12 @@ public:
     const std::int64_t h = c.model->hidden;
     if (recomputes(c, RecomputeModule::mlp)) {
       repeat(b, norm_);
-      recomputed(b, [&] { emit(b); });
+      recomputed(b, [&] { emit(b, ""); });
     }
-    const int grad_out = reduces_ ? tensor::enter_backward(b, grad, "ffn_down", h, mlp_.down.low) : grad;
+    const tensor::Entry entry =
+        reduces_ ? begin_row_backward(b, mlp_.down, grad, "ffn_down") : tensor::Entry{grad, grad, false};
     const int grad_norm = b.temporary("dnorm2", {c.tokens, h});
-    const int grad_up = mlp_backward(b, mlp_, grad_out, grad_norm, "ffn");
+    const int grad_up = mlp_backward(b, mlp_, entry, grad_norm, "ffn");
     const bool reads_norm = needs_input(b, mlp_.up);
     if (reads_norm && recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
     const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm2", h) : -1;
@@ -113,9 +121,8 @@ public:
   }
 
 private:
-  void emit(BlockBuilder& b) {
-    const int gathered = tensor::enter(b, norm_.output, "norm2", b.context().model->hidden);
-    mlp_forward(b, mlp_, gathered, partial_);
+  int emit(BlockBuilder& b, const std::string& exit) {
+    return mlp_forward(b, mlp_, begin_column(b, mlp_.up, norm_.output, "norm2"), partial_, exit);
   }
 
   bool reduces_;

@@ -30,10 +30,11 @@ struct Mlp {
 [[nodiscard]] Mlp declare_mlp(BlockBuilder& b, const std::string& name, std::int64_t ffn, Segment up, Segment activation,
                               Segment down, bool adapters);
 void mlp_activation(BlockBuilder& b, const Mlp& mlp);
-/// From the gathered input to the down projection's partial sums.
-void mlp_forward(BlockBuilder& b, const Mlp& mlp, int gathered, int partial);
-/// From the gradient of the partial sums to the gradient of the gathered input; weight gradient of `down` included.
-/// Returns the gradient of the up projection's output, which its weight gradient needs.
-int mlp_backward(BlockBuilder& b, const Mlp& mlp, int grad_partial, int grad_gathered, const std::string& name);
+/// From the input, entered by `begin_column`, to this rank's share of the output; `partial` holds the down projection's sums and
+/// `down` names the share; without a name it ends with these sums. No share (-1) also where recomputation ends before them.
+int mlp_forward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int partial, const std::string& down);
+/// From the gradient of the output, entered by `begin_row_backward`, to that of the gathered input; weight gradient of `down`
+/// included. Returns the gradient of the up projection's output, which its weight gradient needs.
+int mlp_backward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int grad_gathered, const std::string& name);
 
 } // namespace foretrain::layers

@@ -30,17 +30,15 @@ public:
     core_forward(b, core_);
     keep(b, out_, core_.out, kept_);
     const int partial = b.temporary("attention_out", {c.tokens, h});
-    linear_forward(b, out_, kept_, partial);
-    return {tensor::leave(b, partial, "attention_out", h)};
+    return {row_forward(b, out_, kept_, partial, "attention_out")};
   }
 
   int backward(BlockBuilder& b, int grad) override {
     const LayerContext& c = b.context();
-    const std::int64_t h = c.model->hidden;
-    const int grad_out = tensor::enter_backward(b, grad, "attention_out", h, out_.low);
+    const tensor::Entry entry = begin_row_backward(b, out_, grad, "attention_out");
     const int grad_core = b.temporary("dattention", {c.tokens, out_.in});
-    linear_input_gradient(b, out_, grad_out, grad_core);
-    linear_weight_gradient(b, out_, kept_, grad_out);
+    row_input_gradient(b, out_, entry, grad_core);
+    linear_weight_gradient(b, out_, kept_, entry.whole);
     if (recomputes(c, RecomputeModule::mla_up)) recomputed(b, [&] { emit_up(b); });
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     up_backward(b, g);

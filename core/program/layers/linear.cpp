@@ -120,37 +120,108 @@ bool quantises_norm(const LayerContext& c, std::optional<AdapterTarget> reader) 
   return c.low.active && c.low.keeps_input && !(reader && carries(c, *reader));
 }
 
-void linear_forward(BlockBuilder& b, const Linear& linear, int input, int output) {
+namespace {
+
+/// Tokens of a piece; pieces differ by one at most.
+std::int64_t tokens_of(const Linear& linear, Piece p) {
+  return linear.tokens * (p.piece + 1) / p.pieces - linear.tokens * p.piece / p.pieces;
+}
+
+/// What a piece reads: later ones add to an output that is already there.
+std::vector<int> operands(int input, int output, Piece p) {
+  return p.piece == 0 ? std::vector<int>{input} : std::vector<int>{input, output};
+}
+
+void forward(BlockBuilder& b, const Linear& linear, int input, int output, Piece piece) {
   const LayerContext& c = b.context();
+  const std::int64_t tokens = tokens_of(linear, piece);
   const bool casts = linear.low && b.at(input).dtype != c.low.type;
-  const double elements = elements_of(linear.tokens, linear.in);
+  const double elements = elements_of(tokens, linear.in);
   std::vector<Kernel> kernels;
   if (casts) kernels.push_back(quantisation(c, elements));
-  add_weight_cast(c, linear, kernels);
-  kernels.push_back(gemm(c, linear.tokens, linear.out, linear.in, GemmRole::forward, linear.low));
-  Op& op = b.compute(linear.segment, {input}, {output}, std::move(kernels));
+  if (piece.piece == 0) add_weight_cast(c, linear, kernels);
+  kernels.push_back(gemm(c, tokens, linear.out, linear.in, GemmRole::forward, linear.low));
+  Op& op = b.compute(linear.segment, operands(input, output, piece), {output}, std::move(kernels));
   if (linear.weight >= 0) op.weights = {linear.weight};
   if (casts) op.scratch = quantised_bytes(c, elements, 1);
   if (linear.adapter) adapter_forward(b, linear, input, output);
 }
 
-void linear_input_gradient(BlockBuilder& b, const Linear& linear, int grad_output, int grad_input) {
+void input_gradient(BlockBuilder& b, const Linear& linear, int grad_output, int grad_input, Piece piece) {
   const LayerContext& c = b.context();
-  const double elements = elements_of(linear.tokens, linear.out);
+  const std::int64_t tokens = tokens_of(linear, piece);
+  const double elements = elements_of(tokens, linear.out);
   const bool casts = linear.low && b.at(grad_output).dtype != c.low.type;
   std::vector<Kernel> kernels;
   if (casts) kernels.push_back(quantisation(c, elements));
-  add_weight_cast(c, linear, kernels);
-  if (linear.low && c.job->quantised_weights && !b.trains(linear.weight) && c.low.directions > 1)
+  if (piece.piece == 0) add_weight_cast(c, linear, kernels);
+  if (piece.piece == 0 && linear.low && c.job->quantised_weights && !b.trains(linear.weight) && c.low.directions > 1)
     kernels.push_back(traffic(c, 2 * c.low.weight * elements_of(linear.in, linear.out))); // transposed for this product
-  kernels.push_back(gemm(c, linear.tokens, linear.in, linear.out, GemmRole::input_gradient, linear.low));
+  kernels.push_back(gemm(c, tokens, linear.in, linear.out, GemmRole::input_gradient, linear.low));
   if (linear.adapter) {
     kernels.push_back(gemm(c, linear.tokens, linear.in, linear.adapter->rank, GemmRole::input_gradient));
     kernels.push_back(traffic(c, 3 * static_cast<double>(c.width) * elements_of(linear.tokens, linear.in)));
   }
-  Op& op = b.compute(linear.segment, {grad_output}, {grad_input}, std::move(kernels));
+  Op& op = b.compute(linear.segment, operands(grad_output, grad_input, piece), {grad_input}, std::move(kernels));
   if (linear.weight >= 0) op.weights = {linear.weight};
   if (linear.low) op.scratch = quantised_bytes(c, elements, c.low.directions - (casts ? 0 : 1));
+}
+
+/// An adapter is added to the whole output.
+bool in_pieces(const BlockBuilder& b, const Linear& linear) {
+  return tensor::in_pieces(b.context()) && !linear.adapter;
+}
+
+} // namespace
+
+void linear_forward(BlockBuilder& b, const Linear& linear, int input, int output) {
+  forward(b, linear, input, output, {});
+}
+
+void linear_input_gradient(BlockBuilder& b, const Linear& linear, int grad_output, int grad_input) {
+  input_gradient(b, linear, grad_output, grad_input, {});
+}
+
+tensor::Entry begin_column(BlockBuilder& b, const Linear& linear, int shard, const std::string& name) {
+  const bool recomputes_parts = b.context().layout.recompute.kind == RecomputeKind::operators;
+  return tensor::begin_enter(b, shard, name, linear.in, in_pieces(b, linear) && !recomputes_parts);
+}
+
+void column_forward(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int output, std::int64_t kept) {
+  if (!entry.pieces) {
+    forward_keeping(b, linear, entry.whole, output, kept);
+    return;
+  }
+  const int pieces = b.context().layout.tp;
+  for (int i = 0; i < pieces; ++i) {
+    if (i > 0) tensor::gather_piece(b, entry, i == 1);
+    forward(b, linear, i == 0 ? entry.shard : entry.whole, output, {i, pieces});
+  }
+}
+
+int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, const std::string& name, std::int64_t kept) {
+  if (!in_pieces(b, linear) || kept > 0) {
+    forward_keeping(b, linear, input, partial, kept);
+    return tensor::leave(b, partial, name, linear.out);
+  }
+  const int share = tensor::declare_share(b, name, linear.out);
+  for (int i = 0; i < tensor::kPiecesOfReduction; ++i) {
+    forward(b, linear, input, partial, {i, tensor::kPiecesOfReduction});
+    tensor::reduce_piece(b, partial, share, linear.out, i == 0);
+  }
+  return share;
+}
+
+tensor::Entry begin_row_backward(BlockBuilder& b, const Linear& linear, int grad_shard, const std::string& name) {
+  return tensor::begin_enter_backward(b, grad_shard, name, linear.out, linear.low, in_pieces(b, linear));
+}
+
+void row_input_gradient(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int grad_input) {
+  const int pieces = entry.pieces ? b.context().layout.tp : 1;
+  for (int i = 0; i < pieces; ++i) {
+    if (i > 0) tensor::gather_piece(b, entry, i == 1);
+    input_gradient(b, linear, i == 0 && entry.pieces ? entry.shard : entry.whole, grad_input, {i, pieces});
+  }
 }
 
 void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, int grad_output) {

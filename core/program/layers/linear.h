@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/program/axes/tensor.h"
 #include "core/program/builder.h"
 
 namespace foretrain::layers {
@@ -50,6 +51,20 @@ void keep(BlockBuilder& b, const Linear& linear, int input, int kept);
 void linear_forward(BlockBuilder& b, const Linear& linear, int input, int output);
 /// dInput = dOutput W.
 void linear_input_gradient(BlockBuilder& b, const Linear& linear, int grad_output, int grad_input);
+/// Both for one of several pieces of the tokens: `piece` of `pieces`.
+struct Piece {
+  int piece = 0;
+  int pieces = 1;
+};
+/// Entry and forward of a column-split layer: `begin_column` gathers or declares (tensor::in_pieces), `column_forward` does the
+/// rest. `kept` as in `forward_keeping`.
+[[nodiscard]] tensor::Entry begin_column(BlockBuilder& b, const Linear& linear, int shard, const std::string& name);
+void column_forward(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int output, std::int64_t kept = 0);
+/// Forward and exit of a row-split layer: the buffer that holds this rank's share.
+int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, const std::string& name, std::int64_t kept = 0);
+/// Entry and input gradient of a row-split layer's backward.
+[[nodiscard]] tensor::Entry begin_row_backward(BlockBuilder& b, const Linear& linear, int grad_shard, const std::string& name);
+void row_input_gradient(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int grad_input);
 /// dW += dOutputᵀ input. Emitted as W: a split backward runs it apart.
 void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, int grad_output);
 

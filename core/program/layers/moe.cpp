@@ -11,6 +11,21 @@ namespace {
 /// fp32 tensors of tokens × experts that the router keeps: logits, scores, normalised and masked probabilities.
 constexpr std::int64_t kRouterTensors = 4;
 
+/// Bytes per element that the bias of the experts' down projection moves, weighted by the router's probabilities in operators of
+/// their own (NVIDIA/Megatron-LM@d98e8a64d core/transformer/moe/experts.py _apply_bias: bias times probability in fp32 4, sum
+/// 2 + 4 + 4, experts joined 4 + 4, cast 4 + 2). Backward: cast 2 + 4, gradient of the output 4 + 2, of the bias 4 + 4 + 4, of the
+/// probabilities 4 + 4 + 4, experts' gradients joined 2 + 2.
+constexpr double kBiasForward = 28;
+constexpr double kBiasBackward = 40;
+
+double elements(std::int64_t rows, std::int64_t columns) {
+  return static_cast<double>(rows) * static_cast<double>(columns);
+}
+
+bool bias_in_operators(const LayerContext& c) {
+  return c.model->moe->expert_bias && c.semantics->family == SemanticsFamily::megatron;
+}
+
 /// norm → router → permute → dispatch → experts → combine → unpermute (+ shared experts), as Megatron-Core
 /// with the all-to-all dispatcher and fused permutation. Probabilities are applied inside the expert activation, so
 /// expert outputs are not saved.
@@ -94,8 +109,12 @@ private:
     }
     experts_forward(b);
     const int expert_out = b.temporary("expert_out", {sizes_.received, h});
-    b.compute(Segment::expert_down, {kept_hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)})
-        .weights = {down_};
+    Op& down = b.compute(Segment::expert_down, {kept_hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)});
+    down.weights = {down_};
+    if (bias_in_operators(c)) {
+      down.kernels.push_back(traffic(c, kBiasForward * elements(sizes_.received, h)));
+      down.scratch = Bytes(2 * 4 * sizes_.received * h); // the sums by expert and joined, in fp32
+    }
     int back = expert_out;
     if (!local) {
       const int unsorted = b.temporary("unsorted", {sizes_.received, h});
@@ -144,10 +163,9 @@ private:
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
     keep(b, shared_.up, norm_.output, kept_norm_);
-    const int gathered = tensor::enter(b, kept_norm_, "norm2", h);
+    const tensor::Entry entry = begin_column(b, shared_.up, kept_norm_, "norm2");
     const int partial = b.temporary("shared_down", {c.tokens, h});
-    mlp_forward(b, shared_, gathered, partial);
-    shared_share_ = tensor::leave(b, partial, "shared_down", h);
+    shared_share_ = mlp_forward(b, shared_, entry, partial, "shared_down");
   }
 
   /// Gradient of the norm's output through the experts and the router.
@@ -156,8 +174,9 @@ private:
     const std::int64_t h = c.model->hidden;
     const bool local = c.layout.ep * c.layout.etp == 1;
     const int grad_rows = b.temporary("dcombined", {sizes_.sent, h});
-    b.compute(Segment::unpermute, {grad, rows_, map_}, {grad_rows},
-              {traffic(c, row_bytes(c, sizes_.tokens) + row_bytes(c, sizes_.sent))});
+    Op& spread = b.compute(Segment::unpermute, {grad, rows_, map_}, {grad_rows},
+                           {traffic(c, row_bytes(c, sizes_.tokens) + row_bytes(c, sizes_.sent))});
+    if (bias_in_operators(c)) spread.kernels.push_back(traffic(c, kBiasBackward * elements(sizes_.received, h)));
     int grad_out = grad_rows;
     if (!local) {
       const int arrived = expert::dispatch(b, grad_rows, "darrived");
@@ -243,9 +262,9 @@ private:
   int shared_backward(BlockBuilder& b, int grad, int grad_routed) {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out = tensor::enter_backward(b, grad, "shared_down", h, shared_.down.low);
+    const tensor::Entry entry = begin_row_backward(b, shared_.down, grad, "shared_down");
     const int grad_gathered = b.temporary("dnorm2.shared", {c.tokens, h});
-    const int grad_up = mlp_backward(b, shared_, grad_out, grad_gathered, "shared");
+    const int grad_up = mlp_backward(b, shared_, entry, grad_gathered, "shared");
     const int gathered = needs_input(b, shared_.up) ? tensor::enter(b, kept_norm_, "norm2", h) : -1;
     const int share = tensor::leave_backward(b, grad_gathered, "norm2.shared", h);
     linear_weight_gradient(b, shared_.up, gathered, grad_up);

@@ -204,10 +204,9 @@ private:
   void shared_forward(BlockBuilder& b) {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int gathered = tensor::enter(b, norm_.output, "norm2", h);
+    const tensor::Entry entry = begin_column(b, shared_.up, norm_.output, "norm2");
     const int partial = b.temporary("shared_down", {c.tokens, h});
-    mlp_forward(b, shared_, gathered, partial);
-    shared_share_ = tensor::leave(b, partial, "shared_down", h);
+    shared_share_ = mlp_forward(b, shared_, entry, partial, "shared_down");
   }
 
   /// Gradient of the norm's output through the experts and the router.
@@ -299,9 +298,9 @@ private:
   int shared_backward(BlockBuilder& b, int grad, int grad_routed) {
     const LayerContext& c = b.context();
     const std::int64_t h = c.model->hidden;
-    const int grad_out = tensor::enter_backward(b, grad, "shared_down", h);
+    const tensor::Entry entry = begin_row_backward(b, shared_.down, grad, "shared_down");
     const int grad_gathered = b.temporary("dnorm2.shared", {c.tokens, h});
-    const int grad_up = mlp_backward(b, shared_, grad_out, grad_gathered, "shared");
+    const int grad_up = mlp_backward(b, shared_, entry, grad_gathered, "shared");
     const int gathered = tensor::enter(b, norm_.output, "norm2", h);
     const int share = tensor::leave_backward(b, grad_gathered, "norm2.shared", h);
     linear_weight_gradient(b, shared_.up, gathered, grad_up);

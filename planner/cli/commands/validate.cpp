@@ -79,6 +79,7 @@ Json row_json(const ValidatedRow& row) {
   json["skipped"] = Json();
   json["notes"] = row.notes;
   json["memory_open"] = row.memory_open;
+  json["unsteady"] = row.unsteady;
   return json;
 }
 

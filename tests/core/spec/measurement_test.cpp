@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "core/spec/io.h"
@@ -337,6 +338,23 @@ TEST(Measurement, KeepsTheMemoryOfARowWhoseTimeIsDerived) {
   ASSERT_TRUE(measured);
   EXPECT_FALSE(measured->step_time);
   EXPECT_TRUE(measured->memory);
+}
+
+TEST(Measurement, MarksRunsWhoseStepsDifferMuch) {
+  auto cells = dense();
+  const double time = std::stod(cells["iter_time_s"]);
+  const auto with_spread = [&](double share) {
+    cells["notes"] = fmt::format("iter_p25={};iter_p75={}", time * (1 - share / 2), time * (1 + share / 2));
+    return plan(cells);
+  };
+  const auto steady = with_spread(0.09);
+  ASSERT_TRUE(steady);
+  EXPECT_TRUE(steady->step_time);
+  EXPECT_FALSE(steady->unsteady);
+  const auto unsteady = with_spread(0.11);
+  ASSERT_TRUE(unsteady);
+  EXPECT_TRUE(unsteady->step_time) << "judged like the rest";
+  EXPECT_TRUE(unsteady->unsteady);
 }
 
 TEST(Measurement, KeepsARunThatRanOutOfMemory) {

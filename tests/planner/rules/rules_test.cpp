@@ -98,6 +98,26 @@ TEST(Rules, LookNoFurtherThanTheirScope) {
   EXPECT_GE(early.size(), 4u);
 }
 
+/// NVIDIA/Megatron-LM training/arguments.py: --tp-comm-overlap needs sequence parallelism; Composer has no tensor parallelism
+/// to pipeline.
+TEST(Rules, AdmitPipelinedTensorCollectivesWhereTheFrameworkHasThem) {
+  const auto rule_of = [](const char* framework, bool sequence_parallel) {
+    Plan plan = plan_of("llama3-8b", "dgx-h100", 8, 4096, 64, framework);
+    plan.layout.tp = 8;
+    plan.layout.dp_shard = 1;
+    plan.layout.sequence_parallel = sequence_parallel;
+    plan.layout.overlap.tp = true;
+    const Semantics semantics = semantics_of(plan);
+    const RuleInput input{plan.model, plan.cluster, plan.job, semantics, plan.layout, 8};
+    for (const auto& rule : rules())
+      if (rule->id() == "tensor-overlap") return rule->check(input);
+    return std::optional<Rejection>();
+  };
+  EXPECT_FALSE(rule_of("megatron-core", true));
+  EXPECT_TRUE(rule_of("megatron-core", false));
+  EXPECT_TRUE(rule_of("megatron-deepspeed", true));
+}
+
 /// What the tensor rules propose is legal for heads.
 TEST(Rules, ProposeWhatIsLegal) {
   Plan plan = plan_of("qwen2.5-7b", "dgx-h100", 8, 4096, 64);
