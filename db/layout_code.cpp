@@ -103,7 +103,8 @@ void set_switches(std::uint32_t bits, Layout& l) {
 std::string written(const Layout& l) {
   Writer out;
   out.number(kVersion);
-  for (const int degree : {l.tp, l.pp, l.cp, l.ep, l.etp, l.dp_shard, l.dp_replicate, l.micro_batch}) out.number(degree);
+  for (const int degree : {l.tp, l.pp, l.cp, l.ep, l.etp, l.dp_shard, l.dp_replicate, l.micro_batch})
+    out.number(degree);
   for (const Axis axis : l.placement) out.choice(axis);
   out.number(switches_of(l));
   const auto kind = std::find(kScheduleKinds.begin(), kScheduleKinds.end(), l.schedule.kind);

@@ -169,7 +169,8 @@ UPDATE prediction SET evidence = coalesce(json_extract(document, '$.evidence'), 
   WHERE json_valid(document);
 )sql";
 
-constexpr std::array<Migration, 3> kMigrations = {Migration{1, kVersion1}, Migration{2, kVersion2}, Migration{3, kVersion3}};
+constexpr std::array<Migration, 3> kMigrations = {Migration{1, kVersion1}, Migration{2, kVersion2},
+                                                  Migration{3, kVersion3}};
 
 int version_of(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt();

@@ -87,7 +87,8 @@ Result<bool> Store::replace_view_state(const std::string& name, const std::optio
 Result<void> Store::copy_to(const std::filesystem::path& path) const {
   namespace fs = std::filesystem;
   std::error_code failed;
-  if (fs::equivalent(path, connection_->path, failed) && !failed) return fail(path.string(), "is this file itself", "choose another name");
+  if (fs::equivalent(path, connection_->path, failed) && !failed)
+    return fail(path.string(), "is this file itself", "choose another name");
   fs::path part = path;
   part += ".part";
   fs::remove(part, failed);
@@ -95,7 +96,9 @@ Result<void> Store::copy_to(const std::filesystem::path& path) const {
     SQLite::Database copy(part.string(), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
     SQLite::Backup backup(copy, connection_->database);
     for (int tries = 0; backup.executeStep(-1) != SQLITE_DONE; ++tries) {
-      if (tries == kCopyTries) return fail_environment(connection_->path, "another program is writing to this database", "try again when it has finished");
+      if (tries == kCopyTries)
+        return fail_environment(connection_->path, "another program is writing to this database",
+                                "try again when it has finished");
       sqlite3_sleep(kCopyPause);
     }
     return {};

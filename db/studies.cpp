@@ -27,8 +27,8 @@ constexpr const char* kCandidateColumns =
     "prediction.calibration, prediction.document FROM candidate JOIN prediction ON prediction.id = (SELECT p.id FROM "
     "prediction AS p WHERE p.candidate = candidate.id ORDER BY p.detail DESC, p.id DESC LIMIT 1) ";
 
-// What a list shows, read in the order in which it lies in the file: looking each row up by its key costs several times as
-// much, and so does sorting where the rows are. `+study` keeps SQLite from going by the index of layouts.
+// What a list shows, read in the order in which it lies in the file: looking each row up by its key costs several times
+// as much, and so does sorting where the rows are. `+study` keeps SQLite from going by the index of layouts.
 constexpr const char* kListedCandidates =
     "SELECT id, code, CASE WHEN code IS NULL THEN layout END, pareto FROM candidate WHERE +study = ?1 ORDER BY id";
 constexpr const char* kListedPredictions =
@@ -84,7 +84,8 @@ Evidence evidence_of(std::string_view text) {
 Result<Layout> read_layout(SQLite::Statement& row, int code, int json, const std::string& where) {
   const SQLite::Column column = row.getColumn(code);
   if (!column.isNull()) {
-    const std::string_view bytes(static_cast<const char*>(column.getBlob()), static_cast<std::size_t>(column.getBytes()));
+    const std::string_view bytes(static_cast<const char*>(column.getBlob()),
+                                 static_cast<std::size_t>(column.getBytes()));
     if (auto layout = layout_from_code(bytes)) return std::move(*layout);
     return fail(where, "the code of its layout does not read", "was the file written to by another program?");
   }
@@ -119,23 +120,28 @@ Result<std::vector<Listed>> listed_candidates(SQLite::Database& database, StudyI
 double sort_value(SQLite::Statement& row, Objective objective) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
   switch (objective) {
-  case Objective::step_time: return row.getColumn(6).isNull() ? -kUnknown : row.getColumn(6).getDouble();
+  case Objective::step_time:
+    return row.getColumn(6).isNull() ? -kUnknown : row.getColumn(6).getDouble();
   case Objective::throughput:
-  case Objective::cost: return row.getColumn(7).isNull() ? kUnknown : -row.getColumn(7).getDouble();
-  case Objective::memory_headroom: return row.getColumn(8).getDouble();
+  case Objective::cost:
+    return row.getColumn(7).isNull() ? kUnknown : -row.getColumn(7).getDouble();
+  case Objective::memory_headroom:
+    return row.getColumn(8).getDouble();
   }
   return 0;
 }
 
 /// Puts the most detailed prediction (the newest of those) to each.
-Result<void> add_predictions(SQLite::Database& database, Objective objective, const std::string& path, std::vector<Listed>& list) {
+Result<void> add_predictions(SQLite::Database& database, Objective objective, const std::string& path,
+                             std::vector<Listed>& list) {
   if (list.empty()) return {};
   SQLite::Statement select(database, kListedPredictions);
   select.bind(1, list.front().row.id.value);
   select.bind(2, list.back().row.id.value);
   while (select.executeStep()) {
     const std::int64_t candidate = select.getColumn(0).getInt64();
-    const auto at = std::partition_point(list.begin(), list.end(), [&](const Listed& l) { return l.row.id.value < candidate; });
+    const auto at =
+        std::partition_point(list.begin(), list.end(), [&](const Listed& l) { return l.row.id.value < candidate; });
     if (at == list.end() || at->row.id.value != candidate) continue;
     const int detail = select.getColumn(1).getInt();
     const std::int64_t id = select.getColumn(2).getInt64();
@@ -154,7 +160,8 @@ Result<void> add_predictions(SQLite::Database& database, Objective objective, co
   return {};
 }
 
-Result<std::shared_ptr<const Prediction>> read_document(SQLite::Database& database, std::int64_t id, const std::string& where) {
+Result<std::shared_ptr<const Prediction>> read_document(SQLite::Database& database, std::int64_t id,
+                                                        const std::string& where) {
   SQLite::Statement select(database, "SELECT document FROM prediction WHERE id = ?");
   select.bind(1, id);
   if (!select.executeStep()) return fail(where, "its prediction is gone");
@@ -222,9 +229,8 @@ Result<Study> Store::study(StudyId id) const {
 Result<std::vector<StoredCandidate>> Store::ranked(StudyId id, Objective objective, int limit, int offset) const {
   return guarded(connection_->path, [&]() -> Result<std::vector<StoredCandidate>> {
     FORETRAIN_TRY(const Study parent, study(id));
-    SQLite::Statement select(connection_->database,
-                             std::string(kCandidateColumns) + "WHERE candidate.study = ?" + rank_order(objective) +
-                                 " LIMIT ? OFFSET ?");
+    SQLite::Statement select(connection_->database, std::string(kCandidateColumns) + "WHERE candidate.study = ?" +
+                                                        rank_order(objective) + " LIMIT ? OFFSET ?");
     select.bind(1, id.value);
     select.bind(2, limit);
     select.bind(3, offset);
@@ -251,8 +257,9 @@ Result<void> Store::each_ranked(StudyId id, Objective objective, const std::func
     for (const std::uint32_t at : order) {
       Listed& entry = list[at];
       if (entry.row.engine != Engine::slots) {
-        FORETRAIN_TRY(entry.row.prediction,
-                      read_document(database, entry.prediction, row_name(connection_->path, "candidate", entry.row.id.value)));
+        FORETRAIN_TRY(
+            entry.row.prediction,
+            read_document(database, entry.prediction, row_name(connection_->path, "candidate", entry.row.id.value)));
       }
       if (!take(std::move(entry.row))) break;
     }

@@ -15,14 +15,15 @@ public:
       : insert_(database, "INSERT INTO candidate(study, digest, layout, pareto, code) VALUES(?, ?, ?, ?, ?) "
                           "ON CONFLICT(study, digest) DO UPDATE SET pareto = max(pareto, excluded.pareto) "
                           "RETURNING id"),
-        predict_(database, "INSERT INTO prediction(candidate, engine, detail, semantics, calibration, verdict, "
-                           "step_time_s, tokens_per_s_per_gpu, mfu_percent, peak_device_bytes, evidence, fullest_stage, "
-                           "document) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-                           "ON CONFLICT(candidate, detail, semantics, calibration) DO UPDATE SET "
-                           "verdict = excluded.verdict, step_time_s = excluded.step_time_s, "
-                           "tokens_per_s_per_gpu = excluded.tokens_per_s_per_gpu, mfu_percent = excluded.mfu_percent, "
-                           "peak_device_bytes = excluded.peak_device_bytes, evidence = excluded.evidence, "
-                           "fullest_stage = excluded.fullest_stage, document = excluded.document") {}
+        predict_(database,
+                 "INSERT INTO prediction(candidate, engine, detail, semantics, calibration, verdict, "
+                 "step_time_s, tokens_per_s_per_gpu, mfu_percent, peak_device_bytes, evidence, fullest_stage, "
+                 "document) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+                 "ON CONFLICT(candidate, detail, semantics, calibration) DO UPDATE SET "
+                 "verdict = excluded.verdict, step_time_s = excluded.step_time_s, "
+                 "tokens_per_s_per_gpu = excluded.tokens_per_s_per_gpu, mfu_percent = excluded.mfu_percent, "
+                 "peak_device_bytes = excluded.peak_device_bytes, evidence = excluded.evidence, "
+                 "fullest_stage = excluded.fullest_stage, document = excluded.document") {}
 
   CandidateId insert(StudyId study, const NewCandidate& candidate) {
     const std::string layout = to_json(candidate.layout).dump();

@@ -57,8 +57,7 @@ void release(void* pointer) {
   char* base = static_cast<char*>(pointer) - kHeader;
   Header header;
   std::memcpy(&header, base, sizeof header);
-  if (!header.account || !header.account->apart)
-    counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
+  if (!header.account || !header.account->apart) counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
   if (header.account) header.account->current.fetch_sub(header.bytes, std::memory_order_relaxed);
   std::free(base); // NOLINT: of aligned_alloc
 }

@@ -228,7 +228,8 @@ std::vector<std::string> check_runnable(const Program& program) {
   std::set<std::string> reasons;
   const auto look = [&reasons](const std::vector<Op>& ops, bool at_end = false) {
     for (const Op& op : ops)
-      if (!(executed(op) || (at_end && op.kind == OpKind::copy))) reasons.insert("the interpreter has no code for op '" + name_of(op) + "'");
+      if (!(executed(op) || (at_end && op.kind == OpKind::copy)))
+        reasons.insert("the interpreter has no code for op '" + name_of(op) + "'");
   };
   for (const Block& block : program.blocks) {
     for (const std::vector<Op>* ops : {&block.forward, &block.backward, &block.input, &block.weight}) look(*ops);

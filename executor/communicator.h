@@ -21,8 +21,8 @@ public:
   /// `whole` holds the members' shares one after another along its first dimension. It need not be contiguous, but each
   /// share is. `share` may be this member's part of it: then nothing is copied.
   virtual void all_gather(Group group, const at::Tensor& share, at::Tensor& whole) = 0;
-  /// `share` gets this member's part (along the first dimension) of the sum, added in the same order every time (Gloo: of
-  /// members). It may be this member's part of `whole`.
+  /// `share` gets this member's part (along the first dimension) of the sum, added in the same order every time (Gloo:
+  /// of members). It may be this member's part of `whole`.
   virtual void reduce_scatter(Group group, const at::Tensor& whole, at::Tensor& share) = 0;
 
   /// `peer` is an index into the group. A transfer meets the one with the same tag.

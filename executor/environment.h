@@ -18,8 +18,8 @@ struct RankPlace {
 };
 
 /// From the variables that cluster launchers set; of each row the first that is there: torchrun (RANK, WORLD_SIZE),
-/// Open MPI (OMPI_COMM_WORLD_*), PMI (PMI_RANK, PMI_SIZE), srun (SLURM_PROCID, SLURM_NTASKS). Its number on this machine
-/// is LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID; the rank where none is there.
+/// Open MPI (OMPI_COMM_WORLD_*), PMI (PMI_RANK, PMI_SIZE), srun (SLURM_PROCID, SLURM_NTASKS). Its number on this
+/// machine is LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID; the rank where none is there.
 /// MASTER_ADDR and MASTER_PORT say where rank 0 listens; FORETRAIN_TOKEN what a rank must show.
 /// Errors: a variable is missing, is no number, or the world is another than the plan's.
 [[nodiscard]] Result<RankPlace> place_from_environment(int world);

@@ -86,8 +86,8 @@ Rank::Rank(const Plan& plan, const Program& program, int rank, Communicator& com
       type_(scalar_type(activation_dtype(plan.job.precision))),
       parameters_(plan, program, rank, options_.seed, type_,
                   type_ == at::kBFloat16 ? scalar_type(plan.job.gradient) : type_),
-      host_{{}, {}, true},
-      optimizer_(plan.job.optimizer, options_.optimizer, parameters_, plan.layout.offload.optimizer ? &host_ : nullptr) {
+      host_{{}, {}, true}, optimizer_(plan.job.optimizer, options_.optimizer, parameters_,
+                                      plan.layout.offload.optimizer ? &host_ : nullptr) {
   for (int member = 0; member < plan.layout.cp; ++member) positions_.push_back(token_positions(plan, member));
   const ModelSpec& m = plan.model;
   if (m.learned_positions == 0)
@@ -257,9 +257,9 @@ SegmentContext& Rank::context_of(int micro_batch) {
       plan_.job.global_batch * step_ + (replica * program_.micro_batches + micro_batch) * layout.micro_batch;
   context.first_token = first * length;
   for (std::int64_t i = 0; i < layout.micro_batch; ++i) {
-    const std::vector<std::int64_t> tokens =
-        options_.tokens ? options_.tokens(first + i, length)
-                        : counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
+    const std::vector<std::int64_t> tokens = options_.tokens
+                                                 ? options_.tokens(first + i, length)
+                                                 : counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
     for (std::int64_t row = 0; row < held; ++row) {
       const auto position = static_cast<std::size_t>(own[static_cast<std::size_t>(row)]);
       context.ids.data_ptr<std::int64_t>()[i * held + row] = tokens[position];

@@ -95,7 +95,8 @@ public:
       FORETRAIN_TRY(const int log, open_log(launch.logs, rank));
       const pid_t parent = getpid();
       const pid_t child = fork();
-      if (child == 0) become(launch.program.c_str(), argument_pointers.data(), environment_pointers.data(), parent, log);
+      if (child == 0)
+        become(launch.program.c_str(), argument_pointers.data(), environment_pointers.data(), parent, log);
       const std::string reason = child < 0 ? std::strerror(errno) : "";
       if (log >= 0) ::close(log);
       if (child < 0) return fail_environment("rank " + std::to_string(rank), "cannot be started: " + reason);
@@ -142,7 +143,8 @@ public:
   [[nodiscard]] std::string failed() const {
     if (failed_.empty() || failed_by_signal_) return failed_;
     for (std::size_t rank = 0; rank < stopped_.size(); ++rank)
-      if (stopped_[rank] != 0) return "rank " + std::to_string(rank) + ": was stopped by " + signal_text(stopped_[rank]);
+      if (stopped_[rank] != 0)
+        return "rank " + std::to_string(rank) + ": was stopped by " + signal_text(stopped_[rank]);
     return failed_;
   }
 

@@ -37,7 +37,8 @@ Processor processor() {
     if (line.rfind("cpu MHz", 0) == 0) found.mhz = std::strtod(value.c_str(), nullptr);
     if (line.rfind("flags", 0) != 0) continue;
     const std::string flags = " " + value + " ";
-    if (flags.find(" avx2 ") != std::string::npos && flags.find(" fma ") != std::string::npos) found.fp32_per_cycle = 32;
+    if (flags.find(" avx2 ") != std::string::npos && flags.find(" fma ") != std::string::npos)
+      found.fp32_per_cycle = 32;
     if (flags.find(" avx512f ") != std::string::npos) found.fp32_per_cycle = 64;
   }
   return found;
@@ -111,8 +112,7 @@ Json describe_machine() {
   json["interfaces"] = interfaces();
   if (Json found_gpus = gpus(); !found_gpus.empty()) json["gpus"] = std::move(found_gpus);
   utsname system{};
-  if (::uname(&system) == 0)
-    json["system"] = std::string(system.sysname) + " " + system.release + " " + system.machine;
+  if (::uname(&system) == 0) json["system"] = std::string(system.sysname) + " " + system.release + " " + system.machine;
   return json;
 }
 

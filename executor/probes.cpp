@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kSmallest = std::int64_t{1} << 10;
 constexpr std::int64_t kLargest = std::int64_t{1} << 24;
-constexpr int kStep = 4;               ///< from size to size
+constexpr int kStep = 4;                 ///< from size to size
 constexpr std::int64_t kWork = 64 << 20; ///< bytes moved per figure, so that each takes a fraction of a second
 constexpr int kFewest = 8;
 constexpr int kMost = 400;
@@ -23,8 +23,7 @@ double seconds() {
 
 /// Mean of many in a row, after one that is not measured.
 double time_of(Communicator& communicator, std::int64_t bytes, const std::function<void()>& run) {
-  const auto repetitions =
-      std::clamp(static_cast<int>(kWork / std::max<std::int64_t>(bytes, 1)), kFewest, kMost);
+  const auto repetitions = std::clamp(static_cast<int>(kWork / std::max<std::int64_t>(bytes, 1)), kFewest, kMost);
   run();
   communicator.barrier(Group::tp);
   const double start = seconds();
@@ -51,8 +50,8 @@ Result<void> probe_collectives(Communicator& communicator, const Program& progra
       for (const auto& [kind, run] : kinds) {
         const double each = time_of(communicator, bytes, run);
         if (!writes) continue;
-        if (auto written = append_line(
-                out, Json{{"probe", kind}, {"ranks", size}, {"bytes", rows * 4}, {"seconds", each}});
+        if (auto written =
+                append_line(out, Json{{"probe", kind}, {"ranks", size}, {"bytes", rows * 4}, {"seconds", each}});
             !written)
           return written;
         share.fill_(1); // sums of sums would overflow in the end

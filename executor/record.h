@@ -21,17 +21,17 @@ struct OpRecord {
 struct StepRecord {
   int step = 0;
   int rank = 0;
-  double loss = 0;          ///< this rank's share: the ranks' shares add up to the mean over the global batch
+  double loss = 0;                ///< this rank's share: the ranks' shares add up to the mean over the global batch
   std::optional<double> mtp_loss; ///< the same of multi-token prediction, not weighted; empty: the model has none
-  double gradient_norm = 0; ///< of the whole model, before clipping
+  double gradient_norm = 0;       ///< of the whole model, before clipping
   double seconds = 0;
-  double began = 0; ///< seconds since 1970: puts the ranks' steps on one axis
+  double began = 0;             ///< seconds since 1970: puts the ranks' steps on one axis
   std::int64_t peak_bytes = -1; ///< highest of the allocator since the step began; −1: not counted
   /// The same within each instruction of the role (slots, transfers, ops of the step's end), by its index; empty: not
   /// counted.
   std::vector<std::int64_t> peaks;
   std::int64_t host_peak_bytes = -1; ///< the same of what an optimizer on the host holds there; −1: none is
-  int live_buffers = 0;         ///< buffers that nobody freed by the end of the step: 0, or the Program is wrong
+  int live_buffers = 0;              ///< buffers that nobody freed by the end of the step: 0, or the Program is wrong
   std::vector<OpRecord> ops;
 };
 /// `with_ops`: the list of ops too.

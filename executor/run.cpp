@@ -38,7 +38,8 @@ Result<void> meet(RendezvousClient& client, int rank, int world, std::chrono::mi
   try {
     client.set(key(rank), "here");
     for (missing = 0; missing < world; ++missing) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       (void)client.get(key(missing), std::max(left, std::chrono::milliseconds(1)));
     }
     return {};
@@ -93,7 +94,8 @@ Json header_of(const Runnable& runnable, const RunSettings& settings, const Devi
   return json;
 }
 
-/// All steps, each appended to the file, with checkpoints between them; at the end (or when one fails) what each op took.
+/// All steps, each appended to the file, with checkpoints between them; at the end (or when one fails) what each op
+/// took.
 Result<void> run_steps(Rank& executor, CheckpointSaver& saver, int rank, const RunSettings& settings) {
   const int warmup = settings.first_step + warmup_of(settings);
   OpTimes times;
@@ -132,8 +134,8 @@ Result<void> restore_from(const Runnable& runnable, int rank, const RunSettings&
 }
 
 /// Connected, to its end.
-Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousPlace& place, const RunSettings& settings,
-                           RankGuard& guard) {
+Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousPlace& place,
+                           const RunSettings& settings, RankGuard& guard) {
   FORETRAIN_TRY(std::unique_ptr<DeviceLink> link, open_link(rank, settings));
   FORETRAIN_TRY(std::unique_ptr<RendezvousClient> client, RendezvousClient::connect(place));
   if (auto watched = guard.watch(place); !watched) return watched;
@@ -203,8 +205,8 @@ Result<void> run_rank(const Runnable& runnable, int rank, const Rendezvous& rend
   std::unique_ptr<RendezvousServer> server;
   RankGuard guard(runnable.program, rank, settings.out); // ends before the server, which it talks to
   if (rendezvous.host_here) {
-    auto listening = RendezvousServer::listen(
-        {rendezvous.host, rendezvous.port, rendezvous.token, fingerprint, settings.timeout});
+    auto listening =
+        RendezvousServer::listen({rendezvous.host, rendezvous.port, rendezvous.token, fingerprint, settings.timeout});
     if (!listening) {
       guard.fail(to_string(listening.error()));
       return tl::unexpected<Error>(listening.error());

@@ -42,7 +42,7 @@ struct RunSettings {
   std::filesystem::path tokens;  ///< file of tokens; empty: synthetic ones
   int token_bytes = 2;           ///< of a token of that file
   Json data = "synthetic";       ///< what tokens are, as a checkpoint says it; set by `prepare_run`
-  bool probe = false; ///< after the steps, collectives are timed over sizes
+  bool probe = false;            ///< after the steps, collectives are timed over sizes
   Backend backend = Backend::gloo;
   int index_here = 0;  ///< among this machine's ranks: which of its devices
   std::string address; ///< of this machine, for the other ranks; empty: the one on the way to the rendezvous
@@ -60,9 +60,9 @@ struct Runnable {
   Program program;
 };
 
-/// Before anything starts: looks at the token file, finds the checkpoint to go on from and compares it with the plan, and
-/// sets what follows from them. Errors: of `TokenFile::open`, `read_checkpoint`, `check_same_training`; no step is left; the
-/// folder for checkpoints has some of another run.
+/// Before anything starts: looks at the token file, finds the checkpoint to go on from and compares it with the plan,
+/// and sets what follows from them. Errors: of `TokenFile::open`, `read_checkpoint`, `check_same_training`; no step is
+/// left; the folder for checkpoints has some of another run.
 [[nodiscard]] Result<void> prepare_run(const Plan& plan, RunSettings& settings);
 /// After a failure, before `prepare_run`: goes on from the newest checkpoint of this run, or from where it began when
 /// there is none.

@@ -40,7 +40,8 @@ std::vector<RunFollower::Step> RunFollower::poll() {
 std::vector<int> RunFollower::silent() const {
   std::vector<int> list;
   for (int rank = 0; rank < world_; ++rank)
-    if (std::none_of(errors_.begin(), errors_.end(), [rank](const Json& line) { return line.value("rank", -1) == rank; }))
+    if (std::none_of(errors_.begin(), errors_.end(),
+                     [rank](const Json& line) { return line.value("rank", -1) == rank; }))
       list.push_back(rank);
   return list;
 }

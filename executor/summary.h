@@ -19,13 +19,13 @@ public:
 
   struct Step {
     int number = 0;
-    double loss = 0;    ///< of the global batch
+    double loss = 0;                ///< of the global batch
     std::optional<double> mtp_loss; ///< the same of multi-token prediction
-    double seconds = 0; ///< of the slowest rank
-    int ranks = 0;      ///< that have reported
+    double seconds = 0;             ///< of the slowest rank
+    int ranks = 0;                  ///< that have reported
   };
-  /// Reads what is new; the steps that every rank has finished since the last call, in order. After a restart those after
-  /// the checkpoint come once more.
+  /// Reads what is new; the steps that every rank has finished since the last call, in order. After a restart those
+  /// after the checkpoint come once more.
   [[nodiscard]] std::vector<Step> poll();
   /// `steps`, `first_step`, `restarts`, `step_time_s` (median of the measured steps), `loss` and `mtp_loss` per step,
   /// `memory` per rank, `errors` of ranks that gave up since the last restart.

@@ -29,7 +29,8 @@ Result<TokenFile> TokenFile::open(const std::filesystem::path& path, int bytes, 
   if (!regular) return refuse("is no file");
   if (size % bytes != 0)
     return refuse("has " + std::to_string(size) + " bytes, no whole number of tokens of " + std::to_string(bytes) +
-                  " bytes", "--token-type");
+                      " bytes",
+                  "--token-type");
   TokenFile file;
   file.path_ = path;
   file.bytes_ = bytes;
@@ -70,8 +71,9 @@ Result<std::vector<std::int64_t>> TokenFile::sequence(std::int64_t number, std::
     std::int64_t token = 0;
     for (int byte = bytes_; byte-- > 0;) token = token << 8 | data_[i * bytes_ + byte];
     if (token >= vocab)
-      return fail(path_.string(), "has token " + std::to_string(token) + " at place " + std::to_string(i) +
-                                      "; the vocabulary has " + std::to_string(vocab),
+      return fail(path_.string(),
+                  "has token " + std::to_string(token) + " at place " + std::to_string(i) + "; the vocabulary has " +
+                      std::to_string(vocab),
                   "another tokenizer's file, or the wrong --token-type");
     tokens.push_back(token);
   }

@@ -38,7 +38,9 @@ template <class T> class Best {
 public:
   explicit Best(std::size_t limit) : limit_(limit) {}
   /// Whether `entry` is among the smallest so far.
-  [[nodiscard]] bool takes(const T& entry) const { return limit_ > 0 && (heap_.size() < limit_ || entry < heap_.front()); }
+  [[nodiscard]] bool takes(const T& entry) const {
+    return limit_ > 0 && (heap_.size() < limit_ || entry < heap_.front());
+  }
   [[nodiscard]] bool full() const { return heap_.size() >= limit_; }
   [[nodiscard]] bool empty() const { return heap_.empty(); }
   /// The largest that is kept. There is one.
@@ -79,11 +81,13 @@ public:
   [[nodiscard]] const std::vector<Found>& list() const { return list_; }
   /// Whether another layout is better in one and no worse in the other than any that takes at least this much.
   [[nodiscard]] bool beats(const Floor& floor) const {
-    const auto after = std::upper_bound(list_.begin(), list_.end(), floor.step_seconds,
-                                        [](double seconds, const Found& found) { return seconds < found.slots.step_seconds; });
+    const auto after =
+        std::upper_bound(list_.begin(), list_.end(), floor.step_seconds,
+                         [](double seconds, const Found& found) { return seconds < found.slots.step_seconds; });
     if (after == list_.begin()) return false;
     const Evaluation& slots = std::prev(after)->slots; // the smallest of those that are not slower
-    return slots.device_bytes < floor.device_bytes || (slots.device_bytes == floor.device_bytes && slots.step_seconds < floor.step_seconds);
+    return slots.device_bytes < floor.device_bytes ||
+           (slots.device_bytes == floor.device_bytes && slots.step_seconds < floor.step_seconds);
   }
 
 private:

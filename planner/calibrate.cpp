@@ -48,8 +48,8 @@ template <std::size_t N> std::array<double, N> solve(std::array<std::array<doubl
   return x;
 }
 
-/// Least squares of relative errors with coefficients that are not negative: the most negative is set to 0 until none is
-/// left. Features are scaled to their largest, so that the pivots compare.
+/// Least squares of relative errors with coefficients that are not negative: the most negative is set to 0 until none
+/// is left. Features are scaled to their largest, so that the pivots compare.
 template <std::size_t N> std::array<double, N> fit(const std::vector<Sample<N>>& samples) {
   std::array<double, N> scale{};
   for (const Sample<N>& sample : samples)
@@ -84,7 +84,8 @@ Family family_of(const ProbedOp& op) {
   bool memory = false;
   for (const Kernel& kernel : op.kernels) {
     products = products || kernel.kind == KernelKind::gemm;
-    attention = attention || kernel.kind == KernelKind::attention_forward || kernel.kind == KernelKind::attention_backward;
+    attention =
+        attention || kernel.kind == KernelKind::attention_forward || kernel.kind == KernelKind::attention_backward;
     memory = memory || kernel.kind == KernelKind::memory;
     if (kernel.kind == KernelKind::grouped_gemm) return Family::mixed;
   }
@@ -282,8 +283,8 @@ Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) 
   result.interference.evidence = Evidence::fitted;
   result.gemm.evidence = result.attention.evidence = result.memory.evidence = Evidence::fitted;
   result.grouped.evidence = Evidence::datasheet;
-  for (std::string* source : {&result.gemm.source, &result.attention.source, &result.memory.source,
-                              &result.interference.source})
+  for (std::string* source :
+       {&result.gemm.source, &result.attention.source, &result.memory.source, &result.interference.source})
     *source = probes.source;
   result.grouped.source = "not probed: as dense products";
   result.notes = fmt::format("foretrain calibrate: {} ops and {} sizes of collectives with {} ranks busy at once",
@@ -315,7 +316,8 @@ Result<Calibration> recalibrate(const Calibration& before, const Probes& probes,
     attention.source = probes.source;
     result.attention = std::move(attention);
   }
-  result.notes = fmt::format("foretrain calibrate --runs: {} ops; collectives and links as before. {}", probes.ops.size(), before.notes);
+  result.notes = fmt::format("foretrain calibrate --runs: {} ops; collectives and links as before. {}",
+                             probes.ops.size(), before.notes);
   return result;
 }
 

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
+#include "core/program/program.h"
 #include "core/spec/calibration.h"
 #include "core/spec/cluster.h"
 #include "planner/measured_run.h"
-#include "core/program/program.h"
 
 namespace foretrain {
 
@@ -35,6 +35,7 @@ void add_ops(const Program& program, const Role& role, const MeasuredRank& measu
 /// The same from ops of ordinary runs alone: what they do not show (collectives, links, interference, experts, spread)
 /// stays as in `before`, and so does attention where none ran. Errors: too few products or memory-bound ops, a device
 /// without the peak of a precision that ran.
-[[nodiscard]] Result<Calibration> recalibrate(const Calibration& before, const Probes& probes, const ClusterSpec& cluster);
+[[nodiscard]] Result<Calibration> recalibrate(const Calibration& before, const Probes& probes,
+                                              const ClusterSpec& cluster);
 
 } // namespace foretrain

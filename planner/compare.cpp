@@ -39,8 +39,8 @@ void add_memory(const RunFacts& run, const Prediction& prediction, std::vector<C
 
 void add_peaks(const RunFacts& run, std::vector<Comparison>& out) {
   for (const ComparedPeak& peak : run.peaks)
-    out.push_back({"peak/" + peak.name, peak.rank, "B", static_cast<double>(peak.predicted),
-                   static_cast<double>(peak.measured)});
+    out.push_back(
+        {"peak/" + peak.name, peak.rank, "B", static_cast<double>(peak.predicted), static_cast<double>(peak.measured)});
 }
 
 void add_parts(const RunFacts& run, const Simulation& simulation, std::vector<Comparison>& out) {
@@ -74,8 +74,7 @@ void add_ops(const RunFacts& run, std::vector<Comparison>& out) {
     entry.measured += op.measured;
   }
   for (auto& [rank, kinds] : by_rank)
-    for (auto& [kind, entry] : kinds)
-      out.push_back({"op/" + kind, rank, "s", entry.predicted, entry.measured});
+    for (auto& [kind, entry] : kinds) out.push_back({"op/" + kind, rank, "s", entry.predicted, entry.measured});
 }
 
 } // namespace

@@ -39,10 +39,10 @@ struct ComparedPeak {
 
 /// What is known of a run.
 struct RunFacts {
-  std::vector<double> step_seconds;                     ///< of the measured steps
-  std::vector<std::vector<double>> rank_seconds;        ///< by rank, of the measured steps
-  std::vector<std::optional<std::int64_t>> peak_bytes;  ///< by rank
-  std::vector<int> stage;                               ///< by rank
+  std::vector<double> step_seconds;                    ///< of the measured steps
+  std::vector<std::vector<double>> rank_seconds;       ///< by rank, of the measured steps
+  std::vector<std::optional<std::int64_t>> peak_bytes; ///< by rank
+  std::vector<int> stage;                              ///< by rank
   std::vector<ComparedOp> ops;
   std::vector<ComparedPeak> peaks;
   std::vector<Comparison> host; ///< each rank's memory of the host: "host/optimizer", "host/checkpoint_copy"

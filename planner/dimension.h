@@ -2,8 +2,8 @@
 
 namespace foretrain {
 
-/// What layouts of a space differ in, in the order in which the space is walked, outermost first. Something that depends
-/// on dimensions up to one is decided once for all layouts that share them.
+/// What layouts of a space differ in, in the order in which the space is walked, outermost first. Something that
+/// depends on dimensions up to one is decided once for all layouts that share them.
 enum class Dimension {
   degrees, ///< tp, pp, cp, ep, etp, dp
   schedule,

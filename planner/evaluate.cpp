@@ -24,17 +24,24 @@ Result<Evaluator> Evaluator::make(const ModelSpec& model, const ClusterSpec& clu
                                   const Semantics& semantics, const Calibration& calibration) {
   const std::vector<std::string> unknown = unknown_figures(cluster);
   if (!unknown.empty())
-    return fail(cluster.name, "figures that a prediction needs are not known: " + join(unknown, "; "), "write the cluster as a file and fill them in");
+    return fail(cluster.name, "figures that a prediction needs are not known: " + join(unknown, "; "),
+                "write the cluster as a file and fill them in");
   CostNeeds needs;
   needs.precision = job.precision;
   FORETRAIN_TRY(CostModel cost, CostModel::make(cluster, calibration, needs));
   return Evaluator(std::make_shared<const Shared>(make_study_context(model, cluster, job, semantics, std::move(cost))));
 }
 
-Evaluator::Worker Evaluator::worker() const { return Worker(std::make_unique<Worker::Data>(shared_)); }
+Evaluator::Worker Evaluator::worker() const {
+  return Worker(std::make_unique<Worker::Data>(shared_));
+}
 
-const CostModel& Evaluator::cost() const { return shared_->study.cost; }
-double Evaluator::straggling(double compute_seconds) const { return shared_->straggling * compute_seconds; }
+const CostModel& Evaluator::cost() const {
+  return shared_->study.cost;
+}
+double Evaluator::straggling(double compute_seconds) const {
+  return shared_->straggling * compute_seconds;
+}
 
 std::optional<Bytes> Evaluator::capacity() const {
   const DeviceSpec& device = shared_->study.cluster.device;
@@ -47,7 +54,8 @@ Evaluation Evaluator::Worker::evaluate(const Layout& layout) {
   return evaluation;
 }
 
-void Evaluator::Worker::evaluate(const Layout& layout, std::span<const RecomputeChoice> choices, std::span<Evaluation> into) {
+void Evaluator::Worker::evaluate(const Layout& layout, std::span<const RecomputeChoice> choices,
+                                 std::span<Evaluation> into) {
   data_->set(layout);
   for (std::size_t first = 0; first < choices.size(); first += kLanes) {
     const std::size_t count = std::min(kLanes, choices.size() - first);
@@ -73,7 +81,8 @@ Evaluator::Worker::Least Evaluator::Worker::least_activations(const Layout& layo
   const int pairs = d.split() ? 1 : d.schedule->peak_in_flight(d.shape, 0);
   const StageState& state = d.cache.state(0);
   const Bytes allocated = state.persistent + d.cache.least_retained(0) * pairs;
-  const double share = fragmentation_share(d.shared->study.model, d.shared->study.job, d.shared->study.semantics, layout);
+  const double share =
+      fragmentation_share(d.shared->study.model, d.shared->study.job, d.shared->study.semantics, layout);
   const Bytes fragments(static_cast<std::int64_t>(share * static_cast<double>(allocated.value)));
   return {allocated + fragments + state.outside, 0};
 }
@@ -93,7 +102,8 @@ Prediction Evaluator::predict(const Layout& layout) const {
   prediction.engine = Engine::slots;
 
   // The busiest stage is the critical path; what it waits for is transfers (seen by replaying without them) or bubble.
-  const auto busiest = static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
+  const auto busiest =
+      static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
   const double makespan = result.makespan;
   SlotCosts still = lane.costs;
   std::fill(still.p2p.begin(), still.p2p.end(), 0);
@@ -101,14 +111,18 @@ Prediction Evaluator::predict(const Layout& layout) const {
   still.gradient_p2p.clear();
   SlotResult without;
   replay_slots(order, still, workspace, without);
-  const auto add = [&prediction](TimePart part, double seconds) { prediction.time[static_cast<std::size_t>(part)] += Seconds(seconds); };
+  const auto add = [&prediction](TimePart part, double seconds) {
+    prediction.time[static_cast<std::size_t>(part)] += Seconds(seconds);
+  };
   const auto per_stage = static_cast<std::size_t>(d.shape.chunks);
   const int m = d.shape.micro_batches;
   for (std::size_t c = 0; c < per_stage; ++c) {
     const ChunkProfile& chunk = lane.profiles[d.kinds[busiest * per_stage + c]];
     const auto pass = [&](Pass which) {
       for (int j = 0; j < m; ++j) {
-        const Turn turn = j == m - 1 && which != Pass::forward ? Turn::last : j == 0 && which == Pass::forward ? Turn::first : Turn::middle;
+        const Turn turn = j == m - 1 && which != Pass::forward ? Turn::last
+                          : j == 0 && which == Pass::forward   ? Turn::first
+                                                               : Turn::middle;
         const SlotTimeOf& slot = chunk.at(which, turn);
         for (std::size_t p = 0; p < slot.parts.size(); ++p) add(static_cast<TimePart>(p), slot.parts[p].value);
       }
@@ -121,12 +135,14 @@ Prediction Evaluator::predict(const Layout& layout) const {
       pass(Pass::backward);
     }
   }
-  for (std::size_t p = 0; p < prediction.time.size(); ++p) add(static_cast<TimePart>(p), d.states[busiest]->step_parts[p].value);
+  for (std::size_t p = 0; p < prediction.time.size(); ++p)
+    add(static_cast<TimePart>(p), d.states[busiest]->step_parts[p].value);
   double booked = 0;
   for (const Seconds seconds : prediction.time) booked += seconds.value;
   const double waiting = makespan + d.step_tail() - booked;
   const double transfers = std::clamp(makespan - without.makespan, 0.0, std::max(0.0, waiting));
-  const double reduction = std::min(lane.reduction[busiest], waiting - transfers); // below zero: slots beside fewer transfers
+  const double reduction =
+      std::min(lane.reduction[busiest], waiting - transfers); // below zero: slots beside fewer transfers
   add(TimePart::pp, transfers);
   add(TimePart::dp, reduction);
   add(TimePart::bubble, waiting - transfers - reduction);

@@ -12,13 +12,16 @@ namespace {
 
 std::string recompute_text(const RecomputeChoice& recompute) {
   switch (recompute.kind) {
-  case RecomputeKind::none: return "no recompute";
+  case RecomputeKind::none:
+    return "no recompute";
   case RecomputeKind::selective: {
     std::string text = "recompute ";
-    for (std::size_t i = 0; i < recompute.modules.size(); ++i) text += (i > 0 ? "+" : "") + std::string(id_of(recompute.modules[i]));
+    for (std::size_t i = 0; i < recompute.modules.size(); ++i)
+      text += (i > 0 ? "+" : "") + std::string(id_of(recompute.modules[i]));
     return text;
   }
-  case RecomputeKind::operators: return "recompute operators";
+  case RecomputeKind::operators:
+    return "recompute operators";
   case RecomputeKind::full:
     if (!recompute.count) return "recompute full";
     return fmt::format("recompute {} {}", id_of(recompute.method), *recompute.count);
@@ -28,22 +31,28 @@ std::string recompute_text(const RecomputeChoice& recompute) {
 
 std::string schedule_text(const Layout& layout) {
   if (layout.pp == 1) return "";
-  return layout.schedule.chunks > 1 ? fmt::format("{}×{}", layout.schedule.kind, layout.schedule.chunks) : layout.schedule.kind;
+  return layout.schedule.chunks > 1 ? fmt::format("{}×{}", layout.schedule.kind, layout.schedule.chunks)
+                                    : layout.schedule.kind;
 }
 
 std::string context_text(const Layout& layout) {
   if (layout.cp == 1) return "";
   std::string text(id_of(layout.context_parallel.kind));
-  if (layout.context_parallel.kind == ContextKind::ulysses_ring) text += std::to_string(layout.context_parallel.ulysses);
+  if (layout.context_parallel.kind == ContextKind::ulysses_ring)
+    text += std::to_string(layout.context_parallel.ulysses);
   return text;
 }
 
 std::string sharding_text(const Layout& layout) {
   switch (layout.sharding.kind) {
-  case ShardingKind::none: return "ZeRO-0";
-  case ShardingKind::optimizer: return "ZeRO-1";
-  case ShardingKind::gradients: return "ZeRO-2";
-  case ShardingKind::parameters: return "ZeRO-3";
+  case ShardingKind::none:
+    return "ZeRO-0";
+  case ShardingKind::optimizer:
+    return "ZeRO-1";
+  case ShardingKind::gradients:
+    return "ZeRO-2";
+  case ShardingKind::parameters:
+    return "ZeRO-3";
   }
   return "";
 }
@@ -64,7 +73,8 @@ std::string describe(const Layout& layout) {
   return text;
 }
 
-Explanation explain(const Plan& plan, const Prediction& prediction, const Plan& baseline, const Prediction& baseline_prediction) {
+Explanation explain(const Plan& plan, const Prediction& prediction, const Plan& baseline,
+                    const Prediction& baseline_prediction) {
   Explanation result;
   result.step = prediction.step_time;
   result.baseline_step = baseline_prediction.step_time;
@@ -90,14 +100,17 @@ Explanation explain(const Plan& plan, const Prediction& prediction, const Plan& 
   number("dp_replicate", a.dp_replicate, b.dp_replicate);
   number("micro_batch", a.micro_batch, b.micro_batch);
   const auto text = [&](const char* name, const std::string& mine, const std::string& theirs) {
-    if (mine != theirs) result.layout_changes.push_back(fmt::format("{}: {} instead of {}", name, mine.empty() ? "none" : mine, theirs.empty() ? "none" : theirs));
+    if (mine != theirs)
+      result.layout_changes.push_back(
+          fmt::format("{}: {} instead of {}", name, mine.empty() ? "none" : mine, theirs.empty() ? "none" : theirs));
   };
   text("sequence parallel", a.sequence_parallel ? "on" : "off", b.sequence_parallel ? "on" : "off");
   text("schedule", schedule_text(a), schedule_text(b));
   text("context parallel", context_text(a), context_text(b));
   text("sharding", sharding_text(a), sharding_text(b));
   text("recompute", recompute_text(a.recompute), recompute_text(b.recompute));
-  if (a.ep > 1 && b.ep > 1) text("dispatch", std::string(id_of(a.expert_dispatch.kind)), std::string(id_of(b.expert_dispatch.kind)));
+  if (a.ep > 1 && b.ep > 1)
+    text("dispatch", std::string(id_of(a.expert_dispatch.kind)), std::string(id_of(b.expert_dispatch.kind)));
   text("optimizer", a.offload.optimizer ? "on host" : "on device", b.offload.optimizer ? "on host" : "on device");
   return result;
 }

@@ -16,23 +16,29 @@ namespace {
 /// `validate` has residuals to replace them (docs/formulas.md, "Intervals").
 double half_width(Evidence evidence) {
   switch (evidence) {
-  case Evidence::measured: return 0.05;
-  case Evidence::interpolated: return 0.08;
-  case Evidence::fitted: return 0.12;
-  case Evidence::datasheet: return 0.25;
+  case Evidence::measured:
+    return 0.05;
+  case Evidence::interpolated:
+    return 0.08;
+  case Evidence::fitted:
+    return 0.12;
+  case Evidence::datasheet:
+    return 0.25;
   }
   return 0.25;
 }
 
 } // namespace
 
-void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics& semantics, std::optional<Bytes> capacity) {
+void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics& semantics,
+                       std::optional<Bytes> capacity) {
   const double step = prediction.step_time.value;
   const double devices = device_count(plan.cluster);
   if (step > 0) {
     const double tokens = static_cast<double>(plan.job.global_batch) * plan.job.sequence_length;
     prediction.tokens_per_s_per_device = tokens / step / devices;
-    const FlopShape shape{plan.job.sequence_length, plan.job.packed, static_cast<int>(padded_vocab(plan.model, plan.job, semantics, plan.layout.tp)),
+    const FlopShape shape{plan.job.sequence_length, plan.job.packed,
+                          static_cast<int>(padded_vocab(plan.model, plan.job, semantics, plan.layout.tp)),
                           plan.job.lora};
     prediction.flop_convention = std::string(id_of(FlopConvention::megatron));
     if (const auto flop = flop_per_token(plan.model, FlopConvention::megatron, shape)) {
@@ -51,24 +57,30 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
       worst_stage = static_cast<int>(i);
     }
   constexpr double kMemoryHalfWidth = 0.04; // reserved against allocated spreads by this much in measured runs
-  const auto scaled = [&](double factor) { return Bytes(static_cast<std::int64_t>(factor * static_cast<double>(worst.value))); };
+  const auto scaled = [&](double factor) {
+    return Bytes(static_cast<std::int64_t>(factor * static_cast<double>(worst.value)));
+  };
   prediction.memory_interval = {scaled(1 - kMemoryHalfWidth), scaled(1 + kMemoryHalfWidth)};
   if (capacity && worst > *capacity) {
     prediction.verdict = Verdict::oom;
     Rejection rejection;
     rejection.rule = kOutOfMemory;
-    rejection.reason = "stage " + std::to_string(worst_stage) + " " + shortage(worst, "a " + plan.cluster.device.name, *capacity);
+    rejection.reason =
+        "stage " + std::to_string(worst_stage) + " " + shortage(worst, "a " + plan.cluster.device.name, *capacity);
     rejection.needed = static_cast<double>(worst.value);
     rejection.available = static_cast<double>(capacity->value);
     prediction.rejections.push_back(std::move(rejection));
   }
   if (plan.cluster.ranks_per_processor > 1)
     prediction.notes.push_back(std::to_string(plan.cluster.ranks_per_processor) +
-                               " ranks share a processor: the device's figures are taken as one rank's share, which a rank that waits does not lend");
-  if (!capacity) prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
+                               " ranks share a processor: the device's figures are taken as one rank's share, which a "
+                               "rank that waits does not lend");
+  if (!capacity)
+    prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
   if (plan.layout.pp > 1)
     if (const Schedule* schedule = schedules().find(plan.layout.schedule.kind)) {
-      std::string caution = schedule->caution({plan.layout.pp, plan.layout.schedule.chunks, micro_batches_of(plan.job, plan.layout)});
+      std::string caution =
+          schedule->caution({plan.layout.pp, plan.layout.schedule.chunks, micro_batches_of(plan.job, plan.layout)});
       if (!caution.empty()) prediction.notes.push_back(std::move(caution));
     }
 }

@@ -24,13 +24,18 @@ template <class T> std::vector<T> chosen(const std::vector<T>& asked, std::vecto
   return asked.empty() ? std::move(all) : asked;
 }
 
-bool contains(const std::vector<int>& list, int value) { return list.empty() || std::find(list.begin(), list.end(), value) != list.end(); }
+bool contains(const std::vector<int>& list, int value) {
+  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+}
 
-template <class T> bool allows(const std::vector<T>& list, T value) { return std::find(list.begin(), list.end(), value) != list.end(); }
+template <class T> bool allows(const std::vector<T>& list, T value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
 
 std::vector<RecomputeModule> modules_of(const ModelSpec& model, const Semantics& semantics) {
   std::vector<RecomputeModule> list;
-  const bool dense = !model.moe || model.moe->first_dense > 0 || model.moe->every > 1 || !model.moe->dense_layers.empty();
+  const bool dense =
+      !model.moe || model.moe->first_dense > 0 || model.moe->every > 1 || !model.moe->dense_layers.empty();
   for (const RecomputeModule module : semantics.recompute_modules) {
     if (module == RecomputeModule::mla_up && !model.latent) continue;
     if (module == RecomputeModule::moe && !model.moe) continue;
@@ -42,9 +47,12 @@ std::vector<RecomputeModule> modules_of(const ModelSpec& model, const Semantics&
 }
 
 /// none; every set of modules; full with every layer; full of the first quarter, half and three quarters of each chunk.
-std::vector<RecomputeChoice> recomputations(const ModelSpec& model, const Semantics& semantics, const std::vector<RecomputeKind>& kinds, int layers_per_chunk) {
+std::vector<RecomputeChoice> recomputations(const ModelSpec& model, const Semantics& semantics,
+                                            const std::vector<RecomputeKind>& kinds, int layers_per_chunk) {
   std::vector<RecomputeChoice> list;
-  const auto wanted = [&](RecomputeKind kind) { return allows(semantics.recompute, kind) && (kinds.empty() || allows(kinds, kind)); };
+  const auto wanted = [&](RecomputeKind kind) {
+    return allows(semantics.recompute, kind) && (kinds.empty() || allows(kinds, kind));
+  };
   if (wanted(RecomputeKind::none)) list.push_back({});
   if (wanted(RecomputeKind::selective)) {
     const std::vector<RecomputeModule> modules = modules_of(model, semantics);
@@ -53,7 +61,8 @@ std::vector<RecomputeChoice> recomputations(const ModelSpec& model, const Semant
       choice.kind = RecomputeKind::selective;
       for (std::size_t i = 0; i < modules.size(); ++i)
         if (set >> i & 1U) choice.modules.push_back(modules[i]);
-      // A recomputed feed-forward contains its activation: with both sorts of layers it is the other sort's that counts.
+      // A recomputed feed-forward contains its activation: with both sorts of layers it is the other sort's that
+      // counts.
       const bool block = allows(choice.modules, RecomputeModule::mlp) || allows(choice.modules, RecomputeModule::moe);
       const bool both_sorts = allows(modules, RecomputeModule::mlp) && allows(modules, RecomputeModule::moe);
       if (block && !both_sorts && allows(choice.modules, RecomputeModule::activation)) continue;
@@ -97,7 +106,8 @@ std::vector<ScheduleChoice> schedules_of(const Study& study, const Semantics& se
     }
     for (int chunks = 2; chunks <= study.model.layers / pp; ++chunks) {
       const bool even = study.model.layers % (pp * chunks) == 0;
-      if (contains(study.space.chunks, chunks) && (even || !semantics.interleaved_needs_even_layers)) list.push_back({name, chunks});
+      if (contains(study.space.chunks, chunks) && (even || !semantics.interleaved_needs_even_layers))
+        list.push_back({name, chunks});
     }
   }
   if (list.empty()) list.push_back({}); // so that a rule can say why the pipeline is not to be had
@@ -166,20 +176,26 @@ void LayoutSpace::add_group(const Layout& degrees) {
     }
   }
   const auto [micro_batch, new_degree] = micro_batch_.try_emplace(degrees.dp());
-  if (new_degree) micro_batch->second = chosen(study_.space.micro_batch, divisors(std::max<std::int64_t>(1, study_.job.global_batch / degrees.dp())));
+  if (new_degree)
+    micro_batch->second =
+        chosen(study_.space.micro_batch, divisors(std::max<std::int64_t>(1, study_.job.global_batch / degrees.dp())));
   Group group{degrees, dimensions_of(degrees).below(Dimension::degrees, 0)};
   size_ += group.size;
   groups_.push_back(std::move(group));
 }
 
-std::int64_t LayoutSpace::group_size(std::size_t group) const { return groups_[group].size; }
-const Layout& LayoutSpace::degrees(std::size_t group) const { return groups_[group].degrees; }
+std::int64_t LayoutSpace::group_size(std::size_t group) const {
+  return groups_[group].size;
+}
+const Layout& LayoutSpace::degrees(std::size_t group) const {
+  return groups_[group].degrees;
+}
 
 LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const {
   const SearchSpace& space = study_.space;
   Dimensions d;
   d.micro_batch = &micro_batch_.at(degrees.dp());
-  d.sequence_parallel = degrees.tp == 1 ? std::vector<bool>{false}
+  d.sequence_parallel = degrees.tp == 1                       ? std::vector<bool>{false}
                         : semantics_.sequence_parallel_always ? std::vector<bool>{true}
                         : semantics_.sequence_parallel        ? std::vector<bool>{true, false}
                                                               : std::vector<bool>{false};
@@ -194,7 +210,8 @@ LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const 
     d.sharding.push_back({kind, std::nullopt});
   }
   d.context = contexts_of(study_, semantics_, degrees.cp);
-  if (degrees.ep * degrees.etp == 1) d.dispatch = {DispatchChoice{}};
+  if (degrees.ep * degrees.etp == 1)
+    d.dispatch = {DispatchChoice{}};
   else
     for (const DispatchKind kind : semantics_.dispatch)
       if (space.expert_dispatch.empty() || allows(space.expert_dispatch, kind)) {
@@ -226,7 +243,8 @@ std::int64_t LayoutSpace::Dimensions::below(Dimension settled, std::size_t sched
 /// One walk over a group.
 class LayoutSpace::Tree {
 public:
-  Tree(const Layout& degrees, const Dimensions& dimensions, Walk& walk) : d_(dimensions), walk_(walk), layout_(degrees) {
+  Tree(const Layout& degrees, const Dimensions& dimensions, Walk& walk)
+      : d_(dimensions), walk_(walk), layout_(degrees) {
     layout_.context_parallel = d_.context.front();
     layout_.schedule = d_.schedules->front();
     layout_.sharding = d_.sharding.front();
@@ -250,9 +268,8 @@ private:
       each(Dimension::offload, d_.offload, layout_.offload.optimizer, [&] {
         each(Dimension::micro_batch, *d_.micro_batch, layout_.micro_batch, [&] {
           each(Dimension::sequence_parallel, d_.sequence_parallel, layout_.sequence_parallel, [&] {
-            each(Dimension::context, d_.context, layout_.context_parallel, [&] {
-              each(Dimension::dispatch, d_.dispatch, layout_.expert_dispatch, [&] { leaves(); });
-            });
+            each(Dimension::context, d_.context, layout_.context_parallel,
+                 [&] { each(Dimension::dispatch, d_.dispatch, layout_.expert_dispatch, [&] { leaves(); }); });
           });
         });
       });
@@ -263,7 +280,8 @@ private:
     ended_ = !walk_.visit(layout_, choices, index_);
     index_ += static_cast<std::int64_t>(choices.size());
   }
-  template <class List, class Member, class Below> void each(Dimension dimension, const List& list, Member& member, Below&& below) {
+  template <class List, class Member, class Below>
+  void each(Dimension dimension, const List& list, Member& member, Below&& below) {
     for (std::size_t i = 0; i < list.size() && !ended_; ++i) {
       member = list[i];
       branch(dimension, below);
@@ -272,8 +290,10 @@ private:
   }
   template <class Below> void branch(Dimension dimension, Below&& below) {
     const std::int64_t layouts = d_.below(dimension, schedule_);
-    if (walk_.enter(dimension, layout_, layouts)) below();
-    else index_ += layouts;
+    if (walk_.enter(dimension, layout_, layouts))
+      below();
+    else
+      index_ += layouts;
   }
 
   const Dimensions& d_;

@@ -76,8 +76,8 @@ void read_step(const Json& line, int first, MeasuredRank& rank, std::vector<doub
 void read_line(const Json& line, MeasuredRun& run) {
   if (line.contains("format")) return read_header(line, run);
   if (line.contains("probe")) {
-    run.probes.push_back({line["probe"].get<std::string>(), line.at("ranks").get<int>(),
-                          line.at("bytes").get<double>(), line.at("seconds").get<double>()});
+    run.probes.push_back({line["probe"].get<std::string>(), line.at("ranks").get<int>(), line.at("bytes").get<double>(),
+                          line.at("seconds").get<double>()});
     return;
   }
   if (line.contains("summary")) {

@@ -25,15 +25,15 @@ struct TracedOp {
 };
 
 struct MeasuredRank {
-  std::vector<double> step_seconds; ///< of all steps, warm-up included
-  std::int64_t peak_bytes = -1;     ///< highest over all steps; −1: not counted
+  std::vector<double> step_seconds;  ///< of all steps, warm-up included
+  std::int64_t peak_bytes = -1;      ///< highest over all steps; −1: not counted
   std::int64_t host_peak_bytes = -1; ///< the same of an optimizer on the host; −1: none is there
   std::int64_t copied_bytes = -1;    ///< most that a checkpoint in the background copied; −1: none was made
-  std::vector<OpTime> ops;          ///< by the op's number in the step; empty when the rank was ended before it could say
-  std::vector<TracedOp> trace;      ///< of the first step that was recorded in full
-  std::vector<std::int64_t> peaks;  ///< of the allocator within each instruction of that step; empty: not counted
-  double trace_began = 0;           ///< seconds since 1970
-  std::string error;                ///< what it said when it gave up
+  std::vector<OpTime> ops;     ///< by the op's number in the step; empty when the rank was ended before it could say
+  std::vector<TracedOp> trace; ///< of the first step that was recorded in full
+  std::vector<std::int64_t> peaks; ///< of the allocator within each instruction of that step; empty: not counted
+  double trace_began = 0;          ///< seconds since 1970
+  std::string error;               ///< what it said when it gave up
 };
 
 /// One size of a collective, timed by itself.

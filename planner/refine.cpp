@@ -12,8 +12,8 @@
 #include "planner/finish.h"
 #include "planner/rules/rule.h"
 #include "planner/slot_bound.h"
-#include "simulator/pool.h"
 #include "simulator/launches.h"
+#include "simulator/pool.h"
 #include "simulator/replay.h"
 
 namespace foretrain {
@@ -29,15 +29,17 @@ double value_of(Objective objective, const Prediction& prediction) {
   switch (objective) {
   case Objective::step_time:
   case Objective::throughput:
-  case Objective::cost: return prediction.step_time.value;
-  case Objective::memory_headroom: return static_cast<double>(device_of(prediction).value);
+  case Objective::cost:
+    return prediction.step_time.value;
+  case Objective::memory_headroom:
+    return static_cast<double>(device_of(prediction).value);
   }
   return prediction.step_time.value;
 }
 
 /// Puts an op-level run into a prediction: its time and parts, and the memory of the same Program.
-Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program,
-                           const Simulation& run, Engine engine, Evidence evidence) {
+Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
+                           const Program& program, const Simulation& run, Engine engine, Evidence evidence) {
   Prediction base;
   base.engine = engine;
   base.evidence = evidence;
@@ -73,8 +75,8 @@ void continue_by(Simulation& b, const Simulation& a, double rounds) {
   }
 }
 
-/// A full pipeline repeats itself with every `pp` micro-batches (see Evaluator): two short runs one round apart stand for
-/// a long one.
+/// A full pipeline repeats itself with every `pp` micro-batches (see Evaluator): two short runs one round apart stand
+/// for a long one.
 struct ShortRuns {
   std::int64_t few = 0;  ///< micro-batches of the shorter run; 0: the step is short enough to run whole
   std::int64_t more = 0; ///< of the longer one
@@ -90,7 +92,8 @@ ShortRuns short_runs(const Plan& plan) {
 }
 
 /// Op replay of a step.
-Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const Program& program) {
+Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
+                               const Program& program) {
   const ShortRuns runs = short_runs(plan);
   if (runs.few == 0) return replay(program, evaluator.cost(), semantics);
   FORETRAIN_TRY(const Simulation a, replay(lower(shortened(plan, runs.few), semantics), evaluator.cost(), semantics));
@@ -99,7 +102,8 @@ Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, con
   return b;
 }
 
-Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Evidence evidence) {
+Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
+                            Evidence evidence) {
   const Program program = lower(plan, semantics);
   FORETRAIN_TRY(const Simulation run, replay_step(evaluator, plan, semantics, program));
   return from_simulation(evaluator, plan, semantics, program, run, Engine::replay, evidence);
@@ -119,7 +123,9 @@ bool may_beat(const Candidate& candidate, double best, const Semantics& semantic
   return candidate.slots.step_seconds * (1 - bound) <= best;
 }
 
-bool stopped(const SearchOptions& options) { return options.stop && options.stop->load(std::memory_order_relaxed); }
+bool stopped(const SearchOptions& options) {
+  return options.stop && options.stop->load(std::memory_order_relaxed);
+}
 
 /// `work` for every index below `count`, on `jobs` threads; what it writes is its own.
 template <class Work> void in_parallel(std::size_t count, int jobs, const Work& work) {
@@ -133,8 +139,9 @@ template <class Work> void in_parallel(std::size_t count, int jobs, const Work& 
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Candidates of a search that its filter may admit, best first. What slots do not keep (the MFU, the parts of the step)
-/// is asked of their full prediction: it is there for every candidate, and without it a condition would see the best only.
+/// Candidates of a search that its filter may admit, best first. What slots do not keep (the MFU, the parts of the
+/// step) is asked of their full prediction: it is there for every candidate, and without it a condition would see the
+/// best only.
 class Admitted {
 public:
   Admitted(const Study& study, const Filter& filter, const Evaluator& evaluator, const SearchOptions& options,
@@ -162,7 +169,8 @@ private:
       const std::size_t first = at_;
       at_ = std::min(kept_.size(), first + std::max<std::size_t>(count, static_cast<std::size_t>(options_.jobs) * 16));
       std::vector<char> may(at_ - first, 1);
-      if (!filter_.empty()) in_parallel(may.size(), options_.jobs, [&](std::size_t i) { may[i] = admits(kept_[first + i]); });
+      if (!filter_.empty())
+        in_parallel(may.size(), options_.jobs, [&](std::size_t i) { may[i] = admits(kept_[first + i]); });
       for (std::size_t i = 0; i < may.size(); ++i)
         if (may[i]) waiting_.push_back(first + i);
     }
@@ -213,27 +221,37 @@ std::size_t enough_refined(const SearchOptions& options) {
   return static_cast<std::size_t>(std::max({1, options.top, options.refine ? options.refine_replay : 0}));
 }
 
-Result<void> simulate_best(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
-  const std::size_t count = std::min(result.ranked.size(), static_cast<std::size_t>(std::max(0, options.refine_simgrid)));
+Result<void> simulate_best(const Study& study, const Semantics& semantics, const Evaluator& evaluator,
+                           const SearchOptions& options, SearchResult& result) {
+  const std::size_t count =
+      std::min(result.ranked.size(), static_cast<std::size_t>(std::max(0, options.refine_simgrid)));
   if (count == 0 || stopped(options)) return {};
   if (const int devices = device_count(study.cluster); devices > kMostSimulated) {
     for (std::size_t i = 0; i < count; ++i)
-      result.ranked[i].prediction.notes.push_back("not simulated on the network: " + std::to_string(devices) + " devices, the search simulates up to " +
-                                                  std::to_string(kMostSimulated) + " (foretrain predict --engine simgrid does it all the same)");
+      result.ranked[i].prediction.notes.push_back(
+          "not simulated on the network: " + std::to_string(devices) + " devices, the search simulates up to " +
+          std::to_string(kMostSimulated) + " (foretrain predict --engine simgrid does it all the same)");
     return {};
   }
-  const auto plan_of = [&](std::size_t i) { return Plan{study.model, study.cluster, study.job, result.ranked[i].layout}; };
+  const auto plan_of = [&](std::size_t i) {
+    return Plan{study.model, study.cluster, study.job, result.ranked[i].layout};
+  };
   std::vector<SimulationRequest> requests; // one or two for each candidate
   for (std::size_t i = 0; i < count; ++i) {
     const Plan plan = plan_of(i);
     const ShortRuns runs = short_runs(plan);
-    if (runs.few > 0) requests.push_back(request_of(shortened(plan, runs.few), options.data, static_cast<std::int64_t>(requests.size())));
-    requests.push_back(request_of(runs.few > 0 ? shortened(plan, runs.more) : plan, options.data, static_cast<std::int64_t>(requests.size())));
+    if (runs.few > 0)
+      requests.push_back(
+          request_of(shortened(plan, runs.few), options.data, static_cast<std::int64_t>(requests.size())));
+    requests.push_back(request_of(runs.few > 0 ? shortened(plan, runs.more) : plan, options.data,
+                                  static_cast<std::int64_t>(requests.size())));
   }
-  WorkerPool pool({options.worker.empty() ? worker_beside_program() : std::filesystem::path(options.worker), std::max(1, options.jobs)});
+  WorkerPool pool({options.worker.empty() ? worker_beside_program() : std::filesystem::path(options.worker),
+                   std::max(1, options.jobs)});
   std::int64_t done = 0;
   const auto report = [&](std::size_t) {
-    if (options.progress) options.progress({"simgrid", ++done, static_cast<std::int64_t>(requests.size()), result.fits});
+    if (options.progress)
+      options.progress({"simgrid", ++done, static_cast<std::int64_t>(requests.size()), result.fits});
   };
   std::vector<Result<Simulation>> replies = pool.run(requests, options.stop, report);
   std::size_t next = 0;
@@ -245,15 +263,19 @@ Result<void> simulate_best(const Study& study, const Semantics& semantics, const
     const Error* error = !run ? &run.error() : shorter && !*shorter ? &shorter->error() : nullptr;
     if (error) {
       // A worker that dies costs one candidate its simulation; the replay stands, and the plan says so.
-      if (error->kind != Error::Kind::cancelled) result.ranked[i].prediction.notes.push_back("not simulated on the network: " + to_string(*error));
+      if (error->kind != Error::Kind::cancelled)
+        result.ranked[i].prediction.notes.push_back("not simulated on the network: " + to_string(*error));
       continue;
     }
     if (shorter) continue_by(*run, **shorter, runs.rounds);
     const Program program = lower(plan, semantics);
-    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *run, Engine::simgrid, result.ranked[i].prediction.evidence);
+    result.ranked[i].prediction = from_simulation(evaluator, plan, semantics, program, *run, Engine::simgrid,
+                                                  result.ranked[i].prediction.evidence);
   }
   std::stable_sort(result.ranked.begin(), result.ranked.begin() + static_cast<std::ptrdiff_t>(count),
-                   [&](const Candidate& a, const Candidate& b) { return value_of(study.objective, a.prediction) < value_of(study.objective, b.prediction); });
+                   [&](const Candidate& a, const Candidate& b) {
+                     return value_of(study.objective, a.prediction) < value_of(study.objective, b.prediction);
+                   });
   return {};
 }
 
@@ -269,7 +291,8 @@ std::size_t exact_best(const SearchOptions& options) {
   return std::max(static_cast<std::size_t>(std::max<std::int64_t>(0, asked)), most_refined(options));
 }
 
-Result<void> refine(const Study& study, const Semantics& semantics, const Filter& filter, const Evaluator& evaluator, const SearchOptions& options, SearchResult& result) {
+Result<void> refine(const Study& study, const Semantics& semantics, const Filter& filter, const Evaluator& evaluator,
+                    const SearchOptions& options, SearchResult& result) {
   // The number replayed grows while slot times are within the bound of the best, to twice what was asked for at most.
   const std::size_t enough = enough_refined(options);
   double best = 0;
@@ -281,7 +304,8 @@ Result<void> refine(const Study& study, const Semantics& semantics, const Filter
     if (stopped(options) || (tried >= enough && !widen)) break;
     // How many are tried does not depend on the number of jobs.
     const std::size_t left = tried < enough ? enough - tried : kWider;
-    const std::vector<std::size_t> batch = queue.take(std::min(left, static_cast<std::size_t>(std::max(8, options.jobs * 4))));
+    const std::vector<std::size_t> batch =
+        queue.take(std::min(left, static_cast<std::size_t>(std::max(8, options.jobs * 4))));
     if (!options.refine) {
       for (const std::size_t i : batch) {
         Candidate candidate = result.kept[i];
@@ -307,7 +331,8 @@ Result<void> refine(const Study& study, const Semantics& semantics, const Filter
     }
     tried += batch.size();
     if (options.progress && options.refine)
-      options.progress({"replay", static_cast<std::int64_t>(tried), static_cast<std::int64_t>(std::max(enough, tried)), result.fits});
+      options.progress({"replay", static_cast<std::int64_t>(tried), static_cast<std::int64_t>(std::max(enough, tried)),
+                        result.fits});
   }
   // Interrupted before anything was replayed: what the search found is still worth showing.
   if (result.ranked.empty() && !result.kept.empty()) {
@@ -320,23 +345,28 @@ Result<void> refine(const Study& study, const Semantics& semantics, const Filter
     const double vb = value_of(study.objective, b.prediction);
     return va != vb ? va < vb : device_of(a.prediction) < device_of(b.prediction);
   });
-  if (result.ranked.size() > static_cast<std::size_t>(options.top)) result.ranked.resize(static_cast<std::size_t>(options.top));
+  if (result.ranked.size() > static_cast<std::size_t>(options.top))
+    result.ranked.resize(static_cast<std::size_t>(options.top));
   return simulate_best(study, semantics, evaluator, options, result);
 }
 
-Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Engine engine, const std::string& worker, const std::string& data) {
+Result<Prediction> predict_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, Engine engine,
+                                const std::string& worker, const std::string& data) {
   const Evidence evidence = evaluator.worker().evaluate(plan.layout).evidence;
   switch (engine) {
-  case Engine::slots: return evaluator.predict(plan.layout);
-  case Engine::replay: return replayed(evaluator, plan, semantics, evidence);
-  case Engine::simgrid: break;
+  case Engine::slots:
+    return evaluator.predict(plan.layout);
+  case Engine::replay:
+    return replayed(evaluator, plan, semantics, evidence);
+  case Engine::simgrid:
+    break;
   }
   FORETRAIN_TRY(Simulated simulated, simulate_with(evaluator, plan, semantics, worker, data, nullptr));
   return std::move(simulated.prediction);
 }
 
-Result<Simulated> simulate_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics, const std::string& worker, const std::string& data,
-                                const std::atomic<bool>* stop) {
+Result<Simulated> simulate_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
+                                const std::string& worker, const std::string& data, const std::atomic<bool>* stop) {
   WorkerPool pool({worker.empty() ? worker_beside_program() : std::filesystem::path(worker), 1});
   std::vector<Result<Simulation>> runs = pool.run({request_of(plan, data, 0)}, stop);
   if (!runs[0]) return tl::unexpected<Error>(runs[0].error());
@@ -349,15 +379,17 @@ Result<Simulated> simulate_with(const Evaluator& evaluator, const Plan& plan, co
 }
 
 /// The framework on this cluster's devices; without a data folder as it is.
-Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster, const std::string& data) {
+Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster,
+                         const std::string& data) {
   if (data.empty()) return OnDevice{framework, calibration};
   return on_device(framework, calibration, cluster.device, data);
 }
 
-Result<Simulated> simulate(const Plan& plan, const Semantics& framework, const Calibration& calibrated, const std::string& worker, const std::string& data,
-                           const std::atomic<bool>* stop) {
+Result<Simulated> simulate(const Plan& plan, const Semantics& framework, const Calibration& calibrated,
+                           const std::string& worker, const std::string& data, const std::atomic<bool>* stop) {
   FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, plan.cluster, data));
-  FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(plan.model, plan.cluster, plan.job, own.semantics, own.calibration));
+  FORETRAIN_TRY(const Evaluator evaluator,
+                Evaluator::make(plan.model, plan.cluster, plan.job, own.semantics, own.calibration));
   const RuleInput input{plan.model, plan.cluster, plan.job, own.semantics, plan.layout, device_count(plan.cluster)};
   const std::vector<Rejection> rejections = all_rejections(input);
   if (!rejections.empty()) return fail("plan", rejections.front().reason, "predict it: all reasons are listed");

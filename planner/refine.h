@@ -9,9 +9,9 @@
 
 namespace foretrain {
 
-/// Replays the best candidates op by op and, of those, simulates the first on the network; `result.ranked` is filled and
-/// ordered anew. Candidates that `filter` does not admit are passed over. The number replayed grows until the next candidate's slot time exceeds the best op time by more than
-/// the bound between the two.
+/// Replays the best candidates op by op and, of those, simulates the first on the network; `result.ranked` is filled
+/// and ordered anew. Candidates that `filter` does not admit are passed over. The number replayed grows until the next
+/// candidate's slot time exceeds the best op time by more than the bound between the two.
 [[nodiscard]] Result<void> refine(const Study& study, const Semantics& semantics, const Filter& filter,
                                   const Evaluator& evaluator, const SearchOptions& options, SearchResult& result);
 
@@ -24,8 +24,8 @@ namespace foretrain {
 inline constexpr int kMostSimulated = 16'384;
 
 /// The framework on this cluster's devices; without a data folder as it is.
-[[nodiscard]] Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration, const ClusterSpec& cluster,
-                                       const std::string& data);
+[[nodiscard]] Result<OnDevice> adapted(const Semantics& framework, const Calibration& calibration,
+                                       const ClusterSpec& cluster, const std::string& data);
 
 /// One step on the simulated network; `stop` ends the worker, the error is then of kind cancelled.
 [[nodiscard]] Result<Simulated> simulate_with(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,

@@ -22,7 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Judges every layout of a group: whole branches where what is settled decides.
 class Walk final : public LayoutSpace::Walk {
@@ -32,13 +34,16 @@ public:
   void judge(std::size_t group) {
     position_ = {group, 0};
     const std::int64_t layouts = context_.space.group_size(group);
-    if (judge_.admits(Dimension::degrees, context_.space.degrees(group), layouts, position_)) context_.space.walk_group(group, *this);
-    else context_.report(layouts, 0);
+    if (judge_.admits(Dimension::degrees, context_.space.degrees(group), layouts, position_))
+      context_.space.walk_group(group, *this);
+    else
+      context_.report(layouts, 0);
   }
 
   bool enter(Dimension settled, const Layout& layout, std::int64_t layouts) override {
     if (context_.stopped()) return false;
-    const bool goes_on = judge_.admits(settled, layout, layouts, position_) && judge_.can_fit(settled, layout, layouts, position_);
+    const bool goes_on =
+        judge_.admits(settled, layout, layouts, position_) && judge_.can_fit(settled, layout, layouts, position_);
     if (!goes_on) {
       position_.index += layouts;
       context_.report(layouts, 0);
@@ -63,15 +68,18 @@ private:
 
 class Search {
 public:
-  Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter, const SearchOptions& options)
+  Search(const Study& study, const Semantics& semantics, const Evaluator& evaluator, const Filter& filter,
+         const SearchOptions& options)
       : context_(study, semantics, evaluator, filter, options), units_(units_of(context_.space)) {}
 
   SearchResult run(bool exhaustive) {
     const Clock::time_point start = Clock::now();
     const auto jobs = static_cast<std::size_t>(std::max(1, context_.options.jobs));
     std::vector<Share> shares(jobs, Share(context_.options));
-    if (exhaustive) look_at_all(shares);
-    else search_best_first(context_, units_, shares);
+    if (exhaustive)
+      look_at_all(shares);
+    else
+      search_best_first(context_, units_, shares);
     SearchResult result = merge(std::move(shares));
     mend(result);
     result.enumerated = context_.space.size();
@@ -117,7 +125,8 @@ private:
     std::map<std::string, int> mended;
     for (NearMiss& miss : result.near_misses) {
       if (!is_memory(miss.rejection.rule) || ++mended[miss.rejection.rule] > kMended || c.stopped()) continue;
-      miss.rejection.nearest = remedies(c.evaluator, {c.study.model, c.study.cluster, c.study.job, c.semantics, miss.layout, c.devices});
+      miss.rejection.nearest =
+          remedies(c.evaluator, {c.study.model, c.study.cluster, c.study.job, c.semantics, miss.layout, c.devices});
     }
   }
 
@@ -133,20 +142,23 @@ private:
       for (const Found& found : share.front.list()) all.front.add(found);
       all.kept.merge(std::move(share.kept));
       for (auto& [rule, list] : share.misses) {
-        auto& into = all.misses.try_emplace(rule, static_cast<std::size_t>(std::max(0, context_.options.near_misses))).first->second;
+        auto& into = all.misses.try_emplace(rule, static_cast<std::size_t>(std::max(0, context_.options.near_misses)))
+                         .first->second;
         into.merge(std::move(list));
       }
     }
     std::vector<Found> kept = std::move(all.kept).sorted();
     const std::size_t best = kept.size();
     for (const Found& found : all.front.list())
-      if (!std::binary_search(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(best), found)) kept.push_back(found);
+      if (!std::binary_search(kept.begin(), kept.begin() + static_cast<std::ptrdiff_t>(best), found))
+        kept.push_back(found);
     std::sort(kept.begin(), kept.end());
     result.kept = candidates(kept);
     // What more memory would mend comes first: every rule lets it pass.
     std::vector<NearMiss> others;
     for (auto& [rule, list] : all.misses)
-      for (Missed& missed : std::move(list).sorted()) (is_memory(rule) ? result.near_misses : others).push_back(std::move(missed.miss));
+      for (Missed& missed : std::move(list).sorted())
+        (is_memory(rule) ? result.near_misses : others).push_back(std::move(missed.miss));
     std::move(others.begin(), others.end(), std::back_inserter(result.near_misses));
     return result;
   }
@@ -155,7 +167,8 @@ private:
   [[nodiscard]] std::vector<Candidate> candidates(const std::vector<Found>& kept) const {
     std::vector<std::size_t> order(kept.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return kept[a].position < kept[b].position; });
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return kept[a].position < kept[b].position; });
     std::vector<LayoutPosition> positions;
     for (const std::size_t i : order) positions.push_back(kept[i].position);
     std::vector<Layout> layouts = context_.space.at(positions);
@@ -181,8 +194,10 @@ std::vector<int> pareto_of(const std::vector<Candidate>& ranked) {
   std::vector<int> front;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
     const bool beaten = std::any_of(ranked.begin(), ranked.end(), [&](const Candidate& other) {
-      const bool better = other.prediction.step_time <= ranked[i].prediction.step_time && device(other) <= device(ranked[i]);
-      return better && (other.prediction.step_time < ranked[i].prediction.step_time || device(other) < device(ranked[i]));
+      const bool better =
+          other.prediction.step_time <= ranked[i].prediction.step_time && device(other) <= device(ranked[i]);
+      return better &&
+             (other.prediction.step_time < ranked[i].prediction.step_time || device(other) < device(ranked[i]));
     });
     if (!beaten) front.push_back(static_cast<int>(i));
   }
@@ -193,9 +208,12 @@ std::vector<int> pareto_of(const std::vector<Candidate>& ranked) {
 
 std::string_view id_of(Extent value) {
   switch (value) {
-  case Extent::automatic: return "automatic";
-  case Extent::exhaustive: return "exhaustive";
-  case Extent::best: return "best-first";
+  case Extent::automatic:
+    return "automatic";
+  case Extent::exhaustive:
+    return "exhaustive";
+  case Extent::best:
+    return "best-first";
   }
   return {};
 }
@@ -203,7 +221,8 @@ std::string_view id_of(Extent value) {
 Result<Extent> extent_from(std::string_view id, std::string_view where) {
   for (const Extent value : {Extent::automatic, Extent::exhaustive, Extent::best})
     if (id == id_of(value)) return value;
-  return fail(std::string(where), "'" + std::string(id) + "' is no way to search", "automatic, exhaustive or best-first");
+  return fail(std::string(where), "'" + std::string(id) + "' is no way to search",
+              "automatic, exhaustive or best-first");
 }
 
 Result<SpaceSize> space_size(const Study& study, const Semantics& semantics) {
@@ -215,15 +234,18 @@ Result<SpaceSize> space_size(const Study& study, const Semantics& semantics) {
     FieldRow row{study.job, study.cluster, degrees};
     row.settled = Dimension::degrees;
     const RuleInput input{study.model, study.cluster, study.job, semantics, degrees, device_count(study.cluster)};
-    if (filter.test(row) != Truth::no && !first_rejection(input, Dimension::degrees)) size.left += space.group_size(group);
+    if (filter.test(row) != Truth::no && !first_rejection(input, Dimension::degrees))
+      size.left += space.group_size(group);
   }
   return size;
 }
 
-Result<SearchResult> search(const Study& study, const Semantics& framework, const Calibration& calibrated, const SearchOptions& options) {
+Result<SearchResult> search(const Study& study, const Semantics& framework, const Calibration& calibrated,
+                            const SearchOptions& options) {
   const Clock::time_point start = Clock::now();
   if (study.objective == Objective::cost && !study.cluster.cost_per_device_hour)
-    return fail("--objective", "cost needs the cluster's cost_per_device_hour, which is not known", "add it to the cluster, or rank by step-time");
+    return fail("--objective", "cost needs the cluster's cost_per_device_hour, which is not known",
+                "add it to the cluster, or rank by step-time");
   FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, "where"));
   FORETRAIN_TRY(const OnDevice own, adapted(framework, calibrated, study.cluster, options.data));
   const Semantics& semantics = own.semantics;
@@ -232,7 +254,8 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
   if (!options.data.empty()) {
     FORETRAIN_TRY(intervals, read_intervals(options.data));
   }
-  FORETRAIN_TRY(const Evaluator evaluator, Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
+  FORETRAIN_TRY(const Evaluator evaluator,
+                Evaluator::make(study.model, study.cluster, study.job, semantics, calibration));
   bool exhaustive = options.extent == Extent::exhaustive;
   if (options.extent == Extent::automatic) {
     FORETRAIN_TRY(const SpaceSize size, space_size(study, semantics));
@@ -246,7 +269,8 @@ Result<SearchResult> search(const Study& study, const Semantics& framework, cons
   }
   const Result<void> refined = refine(study, semantics, filter, evaluator, options, result);
   if (!refined) return tl::unexpected<Error>(refined.error());
-  if (options.stop && options.stop->load(std::memory_order_relaxed)) result.complete = false; // while the best were refined
+  if (options.stop && options.stop->load(std::memory_order_relaxed))
+    result.complete = false; // while the best were refined
   std::erase_if(result.ranked, [&](const Candidate& candidate) {
     return !filter.admits({study.job, study.cluster, candidate.layout, &candidate.slots, &candidate.prediction});
   });

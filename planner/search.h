@@ -40,30 +40,30 @@ inline constexpr std::int64_t kEveryLayout = 1'000'000;
 
 struct SearchOptions {
   Extent extent = Extent::automatic;
-  int jobs = 1;            ///< worker threads (and simulator processes)
-  int top = 20;            ///< plans in `ranked`
+  int jobs = 1;                ///< worker threads (and simulator processes)
+  int top = 20;                ///< plans in `ranked`
   std::int64_t keep = 100'000; ///< candidates kept, for a store or a view
   /// As many of `kept` must be the best of the space; 0: all of them. Those that are refined always are.
   std::int64_t best = 0;
-  bool front = true; ///< `kept` must hold the whole front of time and memory
-  int near_misses = 20;    ///< per rule
-  bool refine = true;      ///< replay the best at op granularity
-  int refine_replay = 50;  ///< candidates replayed op by op
-  int refine_simgrid = 0;  ///< of these, simulated on the network
-  std::string worker;      ///< path of foretrain-sim-worker; empty: beside the running program
-  std::string data;        ///< root of the data folder, for the workers; needed with refine_simgrid > 0
+  bool front = true;      ///< `kept` must hold the whole front of time and memory
+  int near_misses = 20;   ///< per rule
+  bool refine = true;     ///< replay the best at op granularity
+  int refine_replay = 50; ///< candidates replayed op by op
+  int refine_simgrid = 0; ///< of these, simulated on the network
+  std::string worker;     ///< path of foretrain-sim-worker; empty: beside the running program
+  std::string data;       ///< root of the data folder, for the workers; needed with refine_simgrid > 0
   std::function<void(const Progress&)> progress; ///< called from one thread at a time, at most ten times a second
-  /// The best so far: `kept` with at most `found_limit` candidates, `enumerated` and `fits`; the rest is empty. Called as
-  /// `progress` is, when they have changed; once more with all that is kept before the best are replayed.
+  /// The best so far: `kept` with at most `found_limit` candidates, `enumerated` and `fits`; the rest is empty. Called
+  /// as `progress` is, when they have changed; once more with all that is kept before the best are replayed.
   std::function<void(const SearchResult&)> found;
   int found_limit = 200;
-  const std::atomic<bool>* stop = nullptr;       ///< set to end early; what was found stands
+  const std::atomic<bool>* stop = nullptr; ///< set to end early; what was found stands
 };
 
 struct Candidate {
   Layout layout;
-  Evaluation slots;           ///< of the search
-  Prediction prediction;      ///< of the best engine that looked at it; empty verdict data for kept-only candidates
+  Evaluation slots;      ///< of the search
+  Prediction prediction; ///< of the best engine that looked at it; empty verdict data for kept-only candidates
   bool refined = false;
 };
 
@@ -85,9 +85,9 @@ struct SearchResult {
   std::vector<Candidate> kept;                  ///< best by the objective, at most `keep`; ranked ones are the first
   std::vector<int> pareto;                      ///< indices into `ranked` on the step time / device memory front
   std::vector<NearMiss> near_misses;
-  int tied_with_best = 0;                       ///< ranked plans within the best one's interval of its own
-  int preferred = -1;                           ///< index into `ranked` of the one to take among those that tie (ties.h)
-  bool complete = true;                         ///< false: stopped early
+  int tied_with_best = 0; ///< ranked plans within the best one's interval of its own
+  int preferred = -1;     ///< index into `ranked` of the one to take among those that tie (ties.h)
+  bool complete = true;   ///< false: stopped early
   double search_s = 0;
   double elapsed_s = 0;
   int jobs = 1;
@@ -108,8 +108,8 @@ struct SpaceSize {
 
 /// Enumerates, judges and ranks a study's layouts. Equal studies give equal results for any number of jobs, apart from
 /// `search_s`, `elapsed_s` and `jobs`. Errors: a figure that the study needs is unknown; no worker program.
-[[nodiscard]] Result<SearchResult> search(const Study& study, const Semantics& semantics, const Calibration& calibration,
-                                          const SearchOptions& options);
+[[nodiscard]] Result<SearchResult> search(const Study& study, const Semantics& semantics,
+                                          const Calibration& calibration, const SearchOptions& options);
 
 /// One plan: all rejections when illegal, else its prediction by the engine. Errors: as `search`.
 [[nodiscard]] Result<Prediction> predict(const Plan& plan, const Semantics& semantics, const Calibration& calibration,
@@ -121,8 +121,10 @@ struct Simulated {
   Simulation run;
 };
 
-/// The same of one legal plan on the simulated network. `stop` may be null. Errors: as `predict`; it is not legal; stopped.
+/// The same of one legal plan on the simulated network. `stop` may be null. Errors: as `predict`; it is not legal;
+/// stopped.
 [[nodiscard]] Result<Simulated> simulate(const Plan& plan, const Semantics& semantics, const Calibration& calibration,
-                                         const std::string& worker, const std::string& data, const std::atomic<bool>* stop);
+                                         const std::string& worker, const std::string& data,
+                                         const std::atomic<bool>* stop);
 
 } // namespace foretrain

@@ -5,8 +5,8 @@
 
 namespace foretrain {
 
-/// Target for the relative difference between slot and op replay of one plan (docs/simulators.md, "Slots and ops": who meets
-/// it, and how far off the others are).
+/// Target for the relative difference between slot and op replay of one plan (docs/simulators.md, "Slots and ops": who
+/// meets it, and how far off the others are).
 inline constexpr double kSlotOpBound = 0.01;
 
 /// Families of layouts by how near their slots come to their ops.
@@ -18,8 +18,8 @@ enum class SlotFamily {
 };
 [[nodiscard]] SlotFamily slot_family(const Layout& layout, const Semantics& semantics);
 
-/// The difference between slots and ops that a plan of the family may show: measured over more than a thousand plans, with
-/// some room.
+/// The difference between slots and ops that a plan of the family may show: measured over more than a thousand plans,
+/// with some room.
 [[nodiscard]] double slot_op_bound(SlotFamily family);
 
 } // namespace foretrain

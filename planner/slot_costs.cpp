@@ -7,7 +7,8 @@ namespace foretrain {
 
 void fill_slots(StepSlots& slots, Pass last) {
   SlotCosts& costs = slots.costs;
-  for (auto* list : {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
+  for (auto* list :
+       {&costs.forward, &costs.backward, &costs.input, &costs.weight, &costs.first_forward, &costs.last_backward})
     list->resize(slots.kinds.size());
   costs.behind.assign(slots.kinds.size(), 0);
   costs.queued.assign(slots.kinds.size(), false);
@@ -24,7 +25,9 @@ void fill_slots(StepSlots& slots, Pass last) {
 
 void fill_after(StepSlots& slots) {
   slots.costs.after.clear();
-  if (std::none_of(slots.profiles.begin(), slots.profiles.end(), [](const ChunkProfile& chunk) { return chunk.chained; })) return;
+  if (std::none_of(slots.profiles.begin(), slots.profiles.end(),
+                   [](const ChunkProfile& chunk) { return chunk.chained; }))
+    return;
   slots.costs.after.resize(slots.kinds.size());
   for (std::size_t at = 0; at < slots.kinds.size(); ++at) {
     const ChunkProfile& chunk = slots.profiles[slots.kinds[at]];
@@ -32,7 +35,8 @@ void fill_after(StepSlots& slots) {
     if (!chunk.chained) continue;
     for (const Pass pass : {Pass::forward, Pass::backward, Pass::input, Pass::weight})
       for (std::size_t before = 0; before < kPasses; ++before)
-        slots.costs.after[at][slot_pass(pass) * kPasses + before] = chunk.after[slot_pass(pass)][before] - chunk.at(pass, Turn::middle).seconds;
+        slots.costs.after[at][slot_pass(pass) * kPasses + before] =
+            chunk.after[slot_pass(pass)][before] - chunk.at(pass, Turn::middle).seconds;
   }
 }
 
@@ -124,7 +128,8 @@ void go_beside(StepSlots& slots, const ScheduleShape& shape, const std::vector<L
     }
     const Load& reduction = slots.profiles[slots.kinds[(stage + 1) % stages * per_stage + per_stage - 1]].reduction;
     costs.crowded[stage] = costs.gradient_p2p[stage];
-    if (reduction.seconds > 0) costs.crowded[stage] = std::max(costs.crowded[stage], beside_transfer(transfer, reduction));
+    if (reduction.seconds > 0)
+      costs.crowded[stage] = std::max(costs.crowded[stage], beside_transfer(transfer, reduction));
   }
 }
 

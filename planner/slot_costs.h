@@ -21,13 +21,14 @@ void fill_slots(StepSlots& slots, Pass last);
 /// What slots leave to those after them (SlotCosts::after).
 void fill_after(StepSlots& slots);
 
-/// Reductions that outlast a chunk's last backward go on beside the slots of the chunk that follows, slow them (added to the
-/// costs), and hold up its reductions. The first chunk's backward is the stage's last slot: `left` gets, per stage, what is
-/// left then, which delays the step's end.
+/// Reductions that outlast a chunk's last backward go on beside the slots of the chunk that follows, slow them (added
+/// to the costs), and hold up its reductions. The first chunk's backward is the stage's last slot: `left` gets, per
+/// stage, what is left then, which delays the step's end.
 void queue_reductions(StepSlots& slots, const ScheduleShape& shape, Pass last, std::vector<double>& left);
 
-/// Transfers beside slots: what a slot makes is sent, and what a later one needs arrives, while others run; a transfer and
-/// the slot beside it take from each other what both need. `transfers`: what one over each boundary loads its ends with.
+/// Transfers beside slots: what a slot makes is sent, and what a later one needs arrives, while others run; a transfer
+/// and the slot beside it take from each other what both need. `transfers`: what one over each boundary loads its ends
+/// with.
 void go_beside(StepSlots& slots, const ScheduleShape& shape, const std::vector<Load>& transfers, Pass gradient);
 
 /// Seconds that a chunk's slots compute in the whole step, its host's waits among them: what straggles.

@@ -15,7 +15,8 @@ class SoFar {
 public:
   /// Keeps the best `limit`; 0: none.
   explicit SoFar(std::size_t limit)
-      : best_(limit), worst_(limit > 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity()) {}
+      : best_(limit),
+        worst_(limit > 0 ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity()) {}
 
   /// Most layouts are worse than all that are kept: these cost a comparison.
   void add(const Found& found, const Layout& layout) {

@@ -31,8 +31,10 @@ std::uint64_t choice_key(const RecomputeChoice& recompute, const std::vector<Lay
   if (recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::full) return 0;
   constexpr int kModules = 16;
   std::uint64_t mask = static_cast<std::uint64_t>(recompute.kind) << kModules;
-  const bool experts = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::moe; });
-  const bool dense = std::any_of(shapes.begin(), shapes.end(), [](const LayerShape& shape) { return shape.feed_forward == FeedForward::dense; });
+  const bool experts = std::any_of(shapes.begin(), shapes.end(),
+                                   [](const LayerShape& shape) { return shape.feed_forward == FeedForward::moe; });
+  const bool dense = std::any_of(shapes.begin(), shapes.end(),
+                                 [](const LayerShape& shape) { return shape.feed_forward == FeedForward::dense; });
   for (const RecomputeModule module : recompute.modules) {
     if ((module == RecomputeModule::moe && !experts) || (module == RecomputeModule::mlp && !dense)) continue;
     mask |= std::uint64_t{1} << static_cast<int>(module);
@@ -42,7 +44,8 @@ std::uint64_t choice_key(const RecomputeChoice& recompute, const std::vector<Lay
 
 StudyContext make_study_context(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
                                 const Semantics& semantics, CostModel cost) {
-  StudyContext study{model, cluster, job, semantics, std::move(cost), {}, fanouts_of(cluster), layer_shapes(model), true};
+  StudyContext study{model, cluster, job, semantics, std::move(cost), {}, fanouts_of(cluster), layer_shapes(model),
+                     true};
   study.host.per_layer = semantics.host_per_layer.value;
   study.host.sync = semantics.moe_host_sync.value;
   study.uniform = std::all_of(study.shapes.begin(), study.shapes.end(),
@@ -83,21 +86,33 @@ void StageCache::trim() {
 
 StageCache::Base& StageCache::base_of(const LayoutView& view) {
   const Layout& l = *view.layout;
-  Key key{l.tp, l.cp, l.ep, l.etp, l.micro_batch, (l.sequence_parallel ? 1 : 0) + (l.overlap.tp ? 2 : 0), static_cast<int>(l.context_parallel.kind),
-          l.context_parallel.ulysses, static_cast<int>(l.expert_dispatch.kind), view.split_backward ? 1 : 0, l.pp > 1 ? 1 : 0,
+  Key key{l.tp,
+          l.cp,
+          l.ep,
+          l.etp,
+          l.micro_batch,
+          (l.sequence_parallel ? 1 : 0) + (l.overlap.tp ? 2 : 0),
+          static_cast<int>(l.context_parallel.kind),
+          l.context_parallel.ulysses,
+          static_cast<int>(l.expert_dispatch.kind),
+          view.split_backward ? 1 : 0,
+          l.pp > 1 ? 1 : 0,
           view.micro_batches > 1 ? 1 : 0};
-  for (const Group group : {Group::tp, Group::cp, Group::cp_inner, Group::cp_outer, Group::ep, Group::etp, Group::ep_etp})
+  for (const Group group :
+       {Group::tp, Group::cp, Group::cp_inner, Group::cp_outer, Group::ep, Group::etp, Group::ep_etp})
     add_shape(key, view.mesh->shape(group));
   auto& base = bases_[key];
   if (!base) {
     base = std::make_unique<Base>();
-    base->context = make_context(study_.model, study_.job, study_.semantics, l, study_.cluster.device, view.split_backward);
+    base->context =
+        make_context(study_.model, study_.job, study_.semantics, l, study_.cluster.device, view.split_backward);
   }
   return *base;
 }
 
 std::uint32_t StageCache::block_id(const BlockKey& key) {
-  const auto id = static_cast<std::uint32_t>(std::find(block_keys_.begin(), block_keys_.end(), key) - block_keys_.begin());
+  const auto id =
+      static_cast<std::uint32_t>(std::find(block_keys_.begin(), block_keys_.end(), key) - block_keys_.begin());
   if (id == block_keys_.size()) block_keys_.push_back(key);
   return id;
 }
@@ -108,10 +123,12 @@ Block StageCache::lower_block(const Base& base, std::uint32_t id, const Recomput
   return make_block(context, block_keys_[id]);
 }
 
-const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, std::uint32_t id, const RecomputeChoice& recompute) {
+const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView& view, std::uint32_t id,
+                                                   const RecomputeChoice& recompute) {
   const BlockKey& key = block_keys_[id];
   const bool selective = (key.kind == BlockKind::layer && !key.recomputed) || key.kind == BlockKind::mtp;
-  const auto [entry, added] = base.blocks.try_emplace(std::uint64_t{id} << 32 | (selective ? choice_key(recompute, key.shapes) : 0));
+  const auto [entry, added] =
+      base.blocks.try_emplace(std::uint64_t{id} << 32 | (selective ? choice_key(recompute, key.shapes) : 0));
   TimedBlock& timed = entry->second;
   if (!added) return timed;
   const Block block = lower_block(base, id, recompute);
@@ -130,9 +147,12 @@ const StageCache::TimedBlock& StageCache::block_of(Base& base, const LayoutView&
 
 std::int32_t StageCache::data_id(const LayoutView& view) {
   const Layout& l = *view.layout;
-  Key key{static_cast<std::int32_t>(l.sharding.kind) * 4 + (l.sharding.reshard_after_forward ? 1 + (*l.sharding.reshard_after_forward ? 1 : 0) : 0),
-          (l.offload.optimizer ? 1 : 0) | (l.overlap.dp_gradients ? 2 : 0) | (l.overlap.dp_parameters ? 4 : 0) | (view.micro_batches == 1 ? 8 : 0)};
-  for (const Group group : {Group::data, Group::shard, Group::replicate, Group::expert_data, Group::expert_shard, Group::tp, Group::embedding})
+  Key key{static_cast<std::int32_t>(l.sharding.kind) * 4 +
+              (l.sharding.reshard_after_forward ? 1 + (*l.sharding.reshard_after_forward ? 1 : 0) : 0),
+          (l.offload.optimizer ? 1 : 0) | (l.overlap.dp_gradients ? 2 : 0) | (l.overlap.dp_parameters ? 4 : 0) |
+              (view.micro_batches == 1 ? 8 : 0)};
+  for (const Group group : {Group::data, Group::shard, Group::replicate, Group::expert_data, Group::expert_shard,
+                            Group::tp, Group::embedding})
     add_shape(key, view.mesh->shape(group));
   const auto [entry, added] = data_ids_.try_emplace(key, next_data_);
   if (added) ++next_data_;
@@ -152,13 +172,14 @@ void StageCache::select(const LayoutView& view) {
   scratch_.split_backward = view.split_backward;
 }
 
-/// The first model layer from which on as many layers are, one by one, like those from `first` on: chunks that begin with
-/// such layers are equal.
+/// The first model layer from which on as many layers are, one by one, like those from `first` on: chunks that begin
+/// with such layers are equal.
 int StageCache::first_like(int first, int layers) {
   const auto all = static_cast<int>(study_.shapes.size());
   if (layers > all - first) return first;
   alike_.resize(static_cast<std::size_t>(all + 1) * static_cast<std::size_t>(all + 1), -1);
-  int& like = alike_[static_cast<std::size_t>(layers) * static_cast<std::size_t>(all + 1) + static_cast<std::size_t>(first)];
+  int& like =
+      alike_[static_cast<std::size_t>(layers) * static_cast<std::size_t>(all + 1) + static_cast<std::size_t>(first)];
   if (like >= 0) return like;
   const auto own = study_.shapes.begin() + first;
   for (like = 0; !std::equal(own, own + layers, study_.shapes.begin() + like);) ++like;
@@ -198,7 +219,8 @@ std::size_t StageCache::sort_chunks(std::vector<std::uint32_t>& kinds) {
   return kinds_.size();
 }
 
-const StageCache::Runs& StageCache::runs_of(const LayoutView& view, const Kind& kind, const RecomputeChoice& recompute) {
+const StageCache::Runs& StageCache::runs_of(const LayoutView& view, const Kind& kind,
+                                            const RecomputeChoice& recompute) {
   Key key;
   add_kind(key, kind);
   const bool full = recompute.kind == RecomputeKind::full;
@@ -211,8 +233,10 @@ const StageCache::Runs& StageCache::runs_of(const LayoutView& view, const Kind& 
   layout.recompute = recompute;
   for (const BlockKey& block : chunk_plan(study_.model, study_.shapes, layout, *view.layers, kind.depth).blocks) {
     const std::uint32_t id = block_id(block);
-    if (!runs.list.empty() && runs.list.back().block == id) ++runs.list.back().count;
-    else runs.list.push_back({id, 1});
+    if (!runs.list.empty() && runs.list.back().block == id)
+      ++runs.list.back().count;
+    else
+      runs.list.push_back({id, 1});
     ++runs.blocks;
   }
   return runs;
@@ -239,9 +263,11 @@ Role& StageCache::role_of(const LayoutView& view, const Kind& kind, const Runs& 
     Block parameters;
     parameters.kind = block_keys_[run.block].kind;
     // Our own executor moves parameters one by one.
-    parameters.parameters = study_.semantics.family == SemanticsFamily::foretrain ? parameters_of(*base_, view, run.block)
-                                                                                  : data::stand_ins(sums);
-    chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
+    parameters.parameters = study_.semantics.family == SemanticsFamily::foretrain
+                                ? parameters_of(*base_, view, run.block)
+                                : data::stand_ins(sums);
+    chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count),
+                        static_cast<int>(scratch_.blocks.size()));
     scratch_.blocks.push_back(std::move(parameters));
   }
   if (view.mesh->size(Group::data) > 1 || view.mesh->size(Group::expert_data) > 1) {
@@ -256,8 +282,10 @@ Role& StageCache::role_of(const LayoutView& view, const Kind& kind, const Runs& 
 
 void StageCache::profile(std::size_t kind, const RecomputeChoice& recompute, ChunkProfile& into) {
   const bool apart = span_of(recompute) > 1;
-  if (apart) apart_ = {};
-  else if (recompute.kind == RecomputeKind::selective && !known_[kind].has_last && !known_[kind].profiled) profile(kind, {}, into);
+  if (apart)
+    apart_ = {};
+  else if (recompute.kind == RecomputeKind::selective && !known_[kind].has_last && !known_[kind].profiled)
+    profile(kind, {}, into);
   if (recompute.kind == RecomputeKind::none) known_[kind].profiled = true;
   known_[kind].use_last = recompute.kind == RecomputeKind::none || recompute.kind == RecomputeKind::selective;
   const Runs& runs = runs_of(view_, kinds_[kind], recompute);
@@ -269,12 +297,14 @@ void StageCache::profile(std::size_t kind, const RecomputeChoice& recompute, Chu
   into = {};
   for (const Run& run : runs.list) {
     const TimedBlock& timed = block_of(*base_, view_, run.block, recompute);
-    chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count), static_cast<int>(scratch_.blocks.size()));
+    chunk.blocks.insert(chunk.blocks.end(), static_cast<std::size_t>(run.count),
+                        static_cast<int>(scratch_.blocks.size()));
     scratch_.blocks.push_back(timed.memory);
     scratch_times_.push_back(&timed.times);
     for (const BlockTime& time : timed.times) into.evidence = std::max(into.evidence, time.evidence);
   }
-  fill_chunk_profile(scratch_, role, chunk, scratch_times_, study_.cost, study_.host, into, apart ? apart_ : known_[kind]);
+  fill_chunk_profile(scratch_, role, chunk, scratch_times_, study_.cost, study_.host, into,
+                     apart ? apart_ : known_[kind]);
 }
 
 Bytes StageCache::least_retained(int stage) {
@@ -285,7 +315,8 @@ Bytes StageCache::least_retained(int stage) {
   for (int index = 0; index < l.schedule.chunks; ++index) {
     const Kind kind = kind_of(view_, index * l.pp + stage);
     Bytes retained;
-    for (const Run& run : runs_of(view_, kind, full).list) retained += block_of(*base_, view_, run.block, full).memory.forward_memory.net * run.count;
+    for (const Run& run : runs_of(view_, kind, full).list)
+      retained += block_of(*base_, view_, run.block, full).memory.forward_memory.net * run.count;
     if ((kind.ends & 1) == 0) retained += boundary(); // its input comes in, its output goes on
     if ((kind.ends & 2) == 0) retained = retained - boundary();
     least = least ? std::min(*least, retained) : retained;
@@ -301,7 +332,8 @@ Bytes StageCache::boundary() {
 const StageState& StageCache::state(int stage) {
   const Layout& l = *view_.layout;
   LongKey& key = scratch_key_;
-  key.assign({l.tp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, stage == 0 ? 1 : 0, stage == l.pp - 1 ? 1 : 0, l.cp > 1 ? 1 : 0, data_});
+  key.assign({l.tp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, stage == 0 ? 1 : 0,
+              stage == l.pp - 1 ? 1 : 0, l.cp > 1 ? 1 : 0, data_});
   if (study_.model.moe) { // what experts receive follows the micro-batch
     key.push_back(l.cp);
     key.push_back(l.micro_batch);
@@ -319,7 +351,14 @@ const StageState& StageCache::state(int stage) {
 /// Parameters of a block do not depend on the micro-batch or on what is recomputed.
 const std::vector<Parameter>& StageCache::parameters_of(const Base& base, const LayoutView& view, std::uint32_t id) {
   const Layout& l = *view.layout;
-  Key key{l.tp, l.cp, l.ep, l.etp, l.sequence_parallel ? 1 : 0, l.pp > 1 ? 1 : 0, view.split_backward ? 1 : 0, static_cast<std::int32_t>(id)};
+  Key key{l.tp,
+          l.cp,
+          l.ep,
+          l.etp,
+          l.sequence_parallel ? 1 : 0,
+          l.pp > 1 ? 1 : 0,
+          view.split_backward ? 1 : 0,
+          static_cast<std::int32_t>(id)};
   const auto [entry, added] = parameters_.try_emplace(key);
   if (added) entry->second = lower_block(base, id, {}).parameters;
   return entry->second;
@@ -356,7 +395,8 @@ StageState StageCache::build_state(const LayoutView& view, int stage) {
     }
     role.chunks.push_back(std::move(chunk));
   }
-  LayerContext context = make_context(study_.model, study_.job, study_.semantics, plain, study_.cluster.device, view.split_backward);
+  LayerContext context =
+      make_context(study_.model, study_.job, study_.semantics, plain, study_.cluster.device, view.split_backward);
   data::add_step(context, program, role);
   data::add_persistent(context, program, role);
   StageState state;

@@ -49,7 +49,7 @@ struct LayoutView {
 
 /// State of a stage that depends neither on the micro-batch nor on recomputation.
 struct StageState {
-  Bytes persistent;        ///< without the kept input gradient
+  Bytes persistent; ///< without the kept input gradient
   Bytes outside;
   Bytes step_peak;
   double step_seconds = 0;
@@ -62,15 +62,15 @@ struct StageState {
 /// What a chunk's slots take at least: its blocks one after the other, nothing between or beside them.
 struct ChunkFloor {
   std::array<double, kPasses> seconds{}; ///< by pass
-  double compute = 0;   ///< seconds of its compute stream and of its host, for one micro-batch
-  Bytes retained;       ///< by a forward, boundaries aside
-  Bytes backward_peak;  ///< of a backward (I when split) above where it starts
+  double compute = 0;                    ///< seconds of its compute stream and of its host, for one micro-batch
+  Bytes retained;                        ///< by a forward, boundaries aside
+  Bytes backward_peak;                   ///< of a backward (I when split) above where it starts
 };
 
-/// Pieces of stages by what they depend on, for one thread. Layouts of a study share most of them: blocks are lowered and
-/// timed once per (degrees, micro-batch, modules recomputed), collectives between blocks once per (degrees, layers,
-/// sharding), state too; a chunk is then a sum of runs of equal blocks. The same calls as lower() make them, so that both
-/// agree.
+/// Pieces of stages by what they depend on, for one thread. Layouts of a study share most of them: blocks are lowered
+/// and timed once per (degrees, micro-batch, modules recomputed), collectives between blocks once per (degrees, layers,
+/// sharding), state too; a chunk is then a sum of runs of equal blocks. The same calls as lower() make them, so that
+/// both agree.
 class StageCache {
 public:
   explicit StageCache(const StudyContext& study) : study_(study) {}
@@ -107,7 +107,7 @@ private:
   /// One context of blocks: degrees, micro-batch and switches, without recomputation.
   struct Base {
     LayerContext context;
-    std::unordered_map<std::uint64_t, TimedBlock> blocks; ///< by block and modules recomputed
+    std::unordered_map<std::uint64_t, TimedBlock> blocks;          ///< by block and modules recomputed
     std::unordered_map<CacheKey, ChunkFloor, CacheKeyHash> floors; ///< by kind of chunk and recomputation
   };
   /// A chunk as runs of equal blocks.
@@ -122,10 +122,10 @@ private:
   /// A kind of chunk: what it depends on apart from the settings of the layout.
   struct Kind {
     int layers = 0;
-    int ends = 0;       ///< 1: has the embedding, 2: has the head
-    int first = 0;      ///< first model layer from which on layers are like its own
+    int ends = 0;        ///< 1: has the embedding, 2: has the head
+    int first = 0;       ///< first model layer from which on layers are like its own
     bool begins = false; ///< the first chunk of the first stage
-    int depth = 0;      ///< of one of them
+    int depth = 0;       ///< of one of them
     bool operator==(const Kind& other) const {
       return layers == other.layers && ends == other.ends && first == other.first && begins == other.begins;
     }
@@ -157,15 +157,16 @@ private:
   LayoutView view_;
   Base* base_ = nullptr; ///< of view_
   std::int32_t data_ = -1;
-  std::vector<int> starts_; ///< of view_: model layer that each chunk begins with
-  std::vector<int> alike_;  ///< first_like by layers and first; -1: not looked for yet
-  std::vector<Kind> kinds_; ///< of view_
+  std::vector<int> starts_;       ///< of view_: model layer that each chunk begins with
+  std::vector<int> alike_;        ///< first_like by layers and first; -1: not looked for yet
+  std::vector<Kind> kinds_;       ///< of view_
   std::vector<KnownSlots> known_; ///< of each kind
   KnownSlots apart_;              ///< of a chunk cut into other blocks than without recomputation
-  Program scratch_; ///< what a chunk's profile reads of a program
+  Program scratch_;               ///< what a chunk's profile reads of a program
   BlockTimes scratch_times_;
   LongKey scratch_key_;
-  std::vector<std::pair<Layout, std::unique_ptr<const Mesh>>> meshes_; ///< of one set of degrees, by kind of context parallelism
+  std::vector<std::pair<Layout, std::unique_ptr<const Mesh>>>
+      meshes_; ///< of one set of degrees, by kind of context parallelism
 };
 
 } // namespace foretrain

@@ -34,7 +34,8 @@ int tied_with_best(const std::vector<Candidate>& ranked, const std::optional<Int
 
 int moving_parts(const Layout& layout) {
   int parts = 0;
-  for (const int degree : {layout.tp, layout.pp, layout.cp, layout.ep, layout.etp, layout.dp_replicate}) parts += degree > 1 ? 1 : 0;
+  for (const int degree : {layout.tp, layout.pp, layout.cp, layout.ep, layout.etp, layout.dp_replicate})
+    parts += degree > 1 ? 1 : 0;
   parts += layout.sequence_parallel ? 1 : 0;
   parts += layout.schedule.chunks > 1 ? 1 : 0;
   parts += layout.pp > 1 && layout.schedule.kind.rfind("zb-", 0) == 0 ? 1 : 0;
@@ -45,7 +46,8 @@ int moving_parts(const Layout& layout) {
   return parts;
 }
 
-int preferred_of(const std::vector<Candidate>& ranked, const std::optional<Intervals>& intervals, std::optional<Bytes> capacity) {
+int preferred_of(const std::vector<Candidate>& ranked, const std::optional<Intervals>& intervals,
+                 std::optional<Bytes> capacity) {
   if (ranked.empty()) return -1;
   const auto key = [&](const Candidate& candidate) {
     const std::int64_t bytes = device_bytes(candidate.prediction);

@@ -57,7 +57,8 @@ private:
   void waited(BlockTime& result) {
     double at = result.seconds;
     while (waits_since_ >= 0) {
-      const auto last = std::find_if(ended_.rbegin(), ended_.rend(), [at](const Transfer& t) { return t.end == at && t.start < at; });
+      const auto last =
+          std::find_if(ended_.rbegin(), ended_.rend(), [at](const Transfer& t) { return t.end == at && t.start < at; });
       if (last == ended_.rend()) break;
       for (std::size_t i = last->since; i < last->until; ++i)
         for (std::size_t port = 0; port < kPorts; ++port)
@@ -120,7 +121,8 @@ private:
     const double rate = computes ? streams_.rate() : 1;
     if (!list.empty()) {
       Work& last = list.back();
-      if (last.computes == computes && last.rate == rate && last.own == streams_.in_use() && last.critical == std::array<bool, kPorts>{}) {
+      if (last.computes == computes && last.rate == rate && last.own == streams_.in_use() &&
+          last.critical == std::array<bool, kPorts>{}) {
         last.seconds += step;
         return;
       }
@@ -132,7 +134,8 @@ private:
   [[nodiscard]] bool ready(std::size_t at) const {
     for (const int buffer : ops_[at].waits)
       for (std::size_t i = done_before_; i < at; ++i)
-        if (!done(i) && std::find(ops_[i].writes.begin(), ops_[i].writes.end(), buffer) != ops_[i].writes.end()) return false;
+        if (!done(i) && std::find(ops_[i].writes.begin(), ops_[i].writes.end(), buffer) != ops_[i].writes.end())
+          return false;
     return true;
   }
   [[nodiscard]] bool done(std::size_t at) const {
@@ -149,7 +152,8 @@ private:
   /// Time passes: to compute when it runs, else to the transfer that the next compute op waits for.
   void book(BlockTime& result, double step) const {
     TimePart part = TimePart::other;
-    if (running_[0]) part = running_[0]->part;
+    if (running_[0])
+      part = running_[0]->part;
     else
       for (std::size_t s = kStreams; s-- > 1;)
         if (running_[s]) part = running_[s]->part;
@@ -181,14 +185,17 @@ double network_share(const Op& op, const GroupShape& shape) {
 
 Cost op_cost(const Op& op, const Mesh& mesh, const CostModel& cost, const HostFloor& host) {
   switch (op.kind) {
-  case OpKind::compute: return cost.compute(op);
+  case OpKind::compute:
+    return cost.compute(op);
   case OpKind::collective: {
     const GroupShape& shape = mesh.shape(op.group);
     if (shape.size <= 1) return {0, Evidence::measured};
     return cost.collective(op.collective, shape, op.dtype, op.bytes, op.rounds, network_share(op, shape));
   }
-  case OpKind::host_sync: return {host.sync, Evidence::datasheet};
-  case OpKind::copy: return cost.host_copy(op.bytes);
+  case OpKind::host_sync:
+    return {host.sync, Evidence::datasheet};
+  case OpKind::copy:
+    return cost.host_copy(op.bytes);
   }
   return {};
 }

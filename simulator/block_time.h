@@ -16,7 +16,7 @@ struct BlockTime {
   double seconds = 0;
   double pad = 0; ///< of these, after the last kernel: the host has not launched it sooner
   TimeParts parts{};
-  double compute = 0; ///< seconds of its compute stream, undisturbed
+  double compute = 0;     ///< seconds of its compute stream, undisturbed
   std::vector<Work> work; ///< its stretches in order, as others beside it see them: `seconds` less `pad`
   Evidence evidence = Evidence::measured;
 };

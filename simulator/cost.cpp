@@ -214,7 +214,8 @@ void CostModel::set_tables(const ClusterSpec& cluster) {
     Table table;
     table.per_node = measured.per_node;
     table.nodes = measured.nodes;
-    table.elsewhere = !same_link(here.tiers[0], there.tiers[0]) || (several && !same_link(here.tiers[1], there.tiers[1]));
+    table.elsewhere =
+        !same_link(here.tiers[0], there.tiers[0]) || (several && !same_link(here.tiers[1], there.tiers[1]));
     const CostModel then = over(there);
     for (int i = 0; i < kSizes; ++i)
       table.log2_seconds[static_cast<std::size_t>(i)] =

@@ -44,9 +44,9 @@ double flop_of(const Kernel& kernel) {
          static_cast<double>(kernel.batch);
 }
 
-/// Whether a batched 16-bit product runs on tensor cores: its rows start at multiples of 16 bytes (NVIDIA Matrix Multiplication
-/// Background User's Guide, "Tensor Core Requirements"). Heads of unfused attention lie beside each other, so that their width
-/// decides; others are padded by who makes them.
+/// Whether a batched 16-bit product runs on tensor cores: its rows start at multiples of 16 bytes (NVIDIA Matrix
+/// Multiplication Background User's Guide, "Tensor Core Requirements"). Heads of unfused attention lie beside each
+/// other, so that their width decides; others are padded by who makes them.
 bool aligned(const Kernel& kernel) {
   constexpr std::int64_t kElements = 8;
   const bool half = kernel.dtype == DType::bf16 || kernel.dtype == DType::fp16;

@@ -5,12 +5,12 @@
 namespace foretrain {
 
 double launches(const Block& block, Pass pass) {
-  // Kernels of TransformerEngine's layers: 12 to 18 forward, twice that backward; 60 to 120 in both passes of a layer of
-  // experts against 37 to 53. Ends: a norm, a product and a loss, or a lookup.
+  // Kernels of TransformerEngine's layers: 12 to 18 forward, twice that backward; 60 to 120 in both passes of a layer
+  // of experts against 37 to 53. Ends: a norm, a product and a loss, or a lookup.
   constexpr double kExperts = 2;
   constexpr double kEnd = 0.5;
-  // Latent attention: four linear modules, two norms and a rotary embedding in parts where a dense layer has one of its five
-  // modules (Megatron-LM core/transformer/multi_latent_attention.py).
+  // Latent attention: four linear modules, two norms and a rotary embedding in parts where a dense layer has one of its
+  // five modules (Megatron-LM core/transformer/multi_latent_attention.py).
   constexpr double kLatent = 0.8;
   // A round of ring attention: an exchange, halves of keys and values copied, a kernel of attention, sums and output
   // corrected, 5 kernels forward (TransformerEngine attention/dot_product_attention/context_parallel.py).
@@ -28,7 +28,8 @@ double launches(const Block& block, Pass pass) {
     experts = experts || op.segment == Segment::router;
     fills += op.fills;
     latent = latent || op.segment == Segment::mla_up;
-    if (op.kind == OpKind::collective && op.collective == Collective::ring_exchange && op.group != Group::tp) rounds += 1;
+    if (op.kind == OpKind::collective && op.collective == Collective::ring_exchange && op.group != Group::tp)
+      rounds += 1;
   }
   const double whole = std::max<double>(1, static_cast<double>(block.forward.size()));
   const double passes = (pass == Pass::backward ? 2 : 1) + again / whole;

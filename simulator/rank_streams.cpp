@@ -167,7 +167,8 @@ bool RankStreams::repeat(const Flows& before, const Flows& after, int times) {
   for (std::uint32_t bits = running_; bits != 0; bits &= bits - 1) {
     const auto lane = static_cast<std::size_t>(std::countr_zero(bits));
     for (std::size_t port = 0; port < kPorts; ++port)
-      if (lanes_[lane].left[port] > 0) lanes_[lane].left[port] -= (before.left[lane][port] - after.left[lane][port]) * times;
+      if (lanes_[lane].left[port] > 0)
+        lanes_[lane].left[port] -= (before.left[lane][port] - after.left[lane][port]) * times;
   }
   return true;
 }

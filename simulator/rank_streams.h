@@ -16,10 +16,10 @@ using PortShares = std::array<double, kPorts>;
 
 /// Work of the compute stream: an op, or a stretch of a block with transfers of its own beside it.
 struct Work {
-  double seconds = 0;     ///< undisturbed
-  bool computes = true;   ///< it slows beside transfers, and they beside it; else it waits
-  double rate = 1;        ///< of compute beside its own transfers, which the time above has seen already
-  PortShares own{};       ///< share of each port that its own transfers take
+  double seconds = 0;                  ///< undisturbed
+  bool computes = true;                ///< it slows beside transfers, and they beside it; else it waits
+  double rate = 1;                     ///< of compute beside its own transfers, which the time above has seen already
+  PortShares own{};                    ///< share of each port that its own transfers take
   std::array<bool, kPorts> critical{}; ///< those through this port put it off when others slow them
 };
 
@@ -49,8 +49,9 @@ struct Beside {
   double lasts = 0; ///< seconds of the transfer
   double left = 0;  ///< undisturbed seconds of it that are still to come when compute is done
 };
-/// Both begin at once, as when a slot's output is sent and the next slot starts: `blocks` blocks of equal work one after
-/// the other, each followed by `pad` seconds in which the host launches, as far as the work has not outlasted them.
+/// Both begin at once, as when a slot's output is sent and the next slot starts: `blocks` blocks of equal work one
+/// after the other, each followed by `pad` seconds in which the host launches, as far as the work has not outlasted
+/// them.
 [[nodiscard]] Beside beside_blocks(const Load& load, const std::vector<Work>& work, double pad, int blocks);
 
 class RankStreams {
@@ -63,7 +64,8 @@ public:
     std::array<PortShares, kLanes> left;
   };
   [[nodiscard]] Flows flows() const;
-  /// Moves on by as much as between the two, `times` over, where that ends no flow; else leaves all as it is and is false.
+  /// Moves on by as much as between the two, `times` over, where that ends no flow; else leaves all as it is and is
+  /// false.
   bool repeat(const Flows& before, const Flows& after, int times = 1);
   /// How often that goes, at most `most`.
   [[nodiscard]] int repeats(const Flows& before, const Flows& after, int most) const;
@@ -106,7 +108,7 @@ private:
   double pace_ = 1;  ///< of transfers beside the work
   PortShares in_use_{};
   PortShares capacity_ = {1, 1}; ///< of each port: no transfer is slower for being measured faster than the port is
-  std::uint32_t running_ = 0; ///< lanes, as bits
+  std::uint32_t running_ = 0;    ///< lanes, as bits
   std::array<Lane, kLanes> lanes_;
 };
 

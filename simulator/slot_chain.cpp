@@ -115,7 +115,8 @@ std::vector<ChainSlot> SlotChain::run() {
         const Unit& unit = queues_[q][next_[q] - 1];
         finish(q);
         if (q == 0) continue;
-        for (std::size_t s = unit.slot; s < slot; ++s) slots[s].outstanding = std::max(slots[s].outstanding, now_ - ends[s]);
+        for (std::size_t s = unit.slot; s < slot; ++s)
+          slots[s].outstanding = std::max(slots[s].outstanding, now_ - ends[s]);
       }
   }
   for (std::size_t q = 0; q < kQueues; ++q)

@@ -24,8 +24,8 @@ class SlotChain {
 public:
   SlotChain(const CostModel& cost, const Mesh& mesh, const HostFloor& host) : cost_(cost), mesh_(mesh), host_(host) {}
 
-  /// Times are those of the Program's blocks; `between` are the chunk's collectives that run in this slot. `prefetched`:
-  /// those that need not wait for a block are done before the slot comes.
+  /// Times are those of the Program's blocks; `between` are the chunk's collectives that run in this slot.
+  /// `prefetched`: those that need not wait for a block are done before the slot comes.
   void add(const Chunk& chunk, Pass pass, const BlockTimes& times, const std::vector<const ChunkOp*>& between,
            bool prefetched = false);
   [[nodiscard]] std::vector<ChainSlot> run();
@@ -75,10 +75,10 @@ private:
   std::vector<std::size_t> last_; ///< of each slot: units of the compute queue until its end
   RankStreams streams_;
   double now_ = 0;
-  double began_ = 0;     ///< the block that runs
+  double began_ = 0;        ///< the block that runs
   std::size_t stretch_ = 0; ///< of its stretches, the next
-  bool padding_ = false; ///< its kernels are done, the host is not
-  bool fresh_ = false;   ///< it has just begun
+  bool padding_ = false;    ///< its kernels are done, the host is not
+  bool fresh_ = false;      ///< it has just begun
   /// The last block that ran through with the same transfers beside it: one like it takes as long.
   struct Passage {
     const BlockTime* block = nullptr; ///< null: none
@@ -87,11 +87,11 @@ private:
     RankStreams::Flows before, after;
     const Load* whole = nullptr; ///< one reduction began with the block and is done when it is
   };
-  Passage passage_; ///< under way, or done
+  Passage passage_;      ///< under way, or done
   bool through_ = false; ///< it is done
   double passage_began_ = 0;
   TimeParts parts_before_{};
-  double reduction_began_ = -1; ///< the last one
+  double reduction_began_ = -1;     ///< the last one
   const Load* beginning_ = nullptr; ///< it began with the passage under way
 };
 

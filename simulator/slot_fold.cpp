@@ -90,7 +90,8 @@ struct Visit {
 std::uint32_t memory_kind(const SlotOrder& order, std::uint32_t kind, InFlight in_flight) {
   constexpr std::uint32_t kMost = 8; ///< more than a batch ever holds
   const StepKind& step = order.kinds[kind];
-  const std::uint32_t slot = static_cast<std::uint32_t>(step.source) * static_cast<std::uint32_t>(order.shape.chunks) + step.chunk;
+  const std::uint32_t slot =
+      static_cast<std::uint32_t>(step.source) * static_cast<std::uint32_t>(order.shape.chunks) + step.chunk;
   return (slot * kMost + in_flight.beside) * kMost + in_flight.after;
 }
 

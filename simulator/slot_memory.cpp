@@ -87,7 +87,7 @@ SlotPeak slot_peak_full(const SlotOrder& order, const SlotMemories& memories, st
   const StageMemories stage_memories(order, memories, stage);
   const std::size_t slots = order.offset[stage + 1] - order.offset[stage];
   Fold fold(memories.boundary);
-  for (std::size_t index = 0; index < slots; ++index) 
+  for (std::size_t index = 0; index < slots; ++index)
     fold.visit(stage_memories.of(order.kind_of(stage, index)), order.in_flight[order.offset[stage] + index], index);
   return fold.peak();
 }

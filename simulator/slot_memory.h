@@ -19,7 +19,7 @@ struct SlotMemory {
 
 /// Per chunk, indexed stage * chunks + chunk.
 struct SlotMemories {
-  Bytes boundary;                        ///< one tensor between stages; what is in flight beside slots counts in these
+  Bytes boundary; ///< one tensor between stages; what is in flight beside slots counts in these
   std::vector<SlotMemory> forward;
   std::vector<SlotMemory> backward;      ///< schedules with a whole backward
   std::vector<SlotMemory> input;         ///< schedules that split it

@@ -13,7 +13,8 @@ namespace foretrain {
 namespace {
 
 constexpr std::uint32_t kNone = 0xffffffff;
-constexpr std::size_t kVariants = 16; ///< of a kind: by what ran before, or by where a transfer goes beside which others
+constexpr std::size_t kVariants =
+    16; ///< of a kind: by what ran before, or by where a transfer goes beside which others
 
 /// A point on a stage's line: 0 is its start, n the end of its n-th step.
 struct Point {
@@ -35,7 +36,8 @@ struct RawStep {
 class Builder {
 public:
   Builder(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers)
-      : remembers_(remembers), stages_(static_cast<std::uint32_t>(shape.stages)), chunks_(static_cast<std::uint32_t>(shape.chunks)),
+      : remembers_(remembers), stages_(static_cast<std::uint32_t>(shape.stages)),
+        chunks_(static_cast<std::uint32_t>(shape.chunks)),
         micro_batches_(static_cast<std::uint32_t>(shape.micro_batches)), depths_(stages_ * chunks_) {
     order_.shape = shape;
     order_.split_backward = schedule.splits_backward();
@@ -158,7 +160,8 @@ private:
         continue;
       }
       for (std::size_t s = 0; s < slots.size(); ++s)
-        held[s].beside = static_cast<std::uint8_t>((s + 1 < slots.size() ? receives(s + 1) : 0) + (s > 0 ? sends(s - 1) : 0));
+        held[s].beside =
+            static_cast<std::uint8_t>((s + 1 < slots.size() ? receives(s + 1) : 0) + (s > 0 ? sends(s - 1) : 0));
     }
   }
 
@@ -244,15 +247,16 @@ private:
         RawStep& step = steps[s];
         step.after = reached_[!step.sends][step.transfer];
         StepKind wanted;
-        wanted.source = s > first         ? StepSource::wait
-                        : !next           ? StepSource::transfer_prev
-                        : previous_too    ? StepSource::transfer_both
-                                          : StepSource::transfer_next;
+        wanted.source = s > first      ? StepSource::wait
+                        : !next        ? StepSource::transfer_prev
+                        : previous_too ? StepSource::transfer_both
+                                       : StepSource::transfer_next;
         wanted.stage = stage;
         wanted.boundary = static_cast<std::int32_t>(step.to_next ? stage : previous(stage));
         wanted.crowded = crowded_[step.transfer];
         wanted.crowded_batch = s == first && crowded;
-        step.kind = kind(wanted, (step.to_next ? 1U : 0U) + (wanted.crowded ? 2U : 0U) + (wanted.crowded_batch ? 4U : 0U));
+        step.kind =
+            kind(wanted, (step.to_next ? 1U : 0U) + (wanted.crowded ? 2U : 0U) + (wanted.crowded_batch ? 4U : 0U));
       }
       first = end;
     }
@@ -268,7 +272,8 @@ private:
 
   void list_blocking_stage(std::uint32_t stage) {
     const std::uint32_t begin = order_.offset[stage];
-    const std::vector<ScheduleSlot> slots(order_.slots.begin() + begin, order_.slots.begin() + order_.offset[stage + 1]);
+    const std::vector<ScheduleSlot> slots(order_.slots.begin() + begin,
+                                          order_.slots.begin() + order_.offset[stage + 1]);
     std::vector<std::array<std::uint32_t, 2>> left(chunks_, {micro_batches_, micro_batches_});
     std::vector<Transfer> sends;
     for (const SlotUnit& unit : units_of(slots, order_.shape, static_cast<int>(stage))) {
@@ -358,10 +363,10 @@ private:
   std::uint32_t depths_;
   SlotOrder order_;
   std::vector<std::uint32_t> kind_index_;
-  std::vector<std::vector<RawStep>> raw_;     ///< per stage
-  std::vector<bool> crowded_;                 ///< blocking: transfers that share a port of one of their ends
+  std::vector<std::vector<RawStep>> raw_; ///< per stage
+  std::vector<bool> crowded_;             ///< blocking: transfers that share a port of one of their ends
   std::uint32_t batches_ = 0;
-  bool ended_ = false; ///< the slot before was the last pass of its chunk
+  bool ended_ = false;                        ///< the slot before was the last pass of its chunk
   std::array<std::vector<Point>, 2> reached_; ///< blocking: where the receiver and the sender come to a transfer
 };
 
@@ -369,12 +374,17 @@ private:
 
 std::size_t slot_pass(Pass pass) {
   switch (pass) {
-  case Pass::forward: return 0;
-  case Pass::backward: return 1;
-  case Pass::input: return 2;
-  case Pass::weight: return 3;
+  case Pass::forward:
+    return 0;
+  case Pass::backward:
+    return 1;
+  case Pass::input:
+    return 2;
+  case Pass::weight:
+    return 3;
   case Pass::recompute:
-  case Pass::step: break;
+  case Pass::step:
+    break;
   }
   FORETRAIN_CHECK(false, "slots are forward, backward, input or weight");
 }
@@ -385,7 +395,8 @@ SlotOrder make_slot_order(const Schedule& schedule, const ScheduleShape& shape, 
   return Builder(schedule, shape, blocking, remembers).take();
 }
 
-const SlotOrder& ScheduleTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
+const SlotOrder& ScheduleTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
+                                    bool remembers) {
   const Key key{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, shape.group, blocking, remembers};
   {
     const std::shared_lock lock(mutex_);

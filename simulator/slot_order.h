@@ -34,7 +34,8 @@ inline constexpr std::size_t kPasses = 4; ///< of slots: forward, backward, inpu
 
 struct StepKind {
   StepSource source = StepSource::forward;
-  Pass before = Pass::step; ///< slots of an order that remembers: the pass that ran before it on the stage; `step`: none
+  Pass before =
+      Pass::step; ///< slots of an order that remembers: the pass that ran before it on the stage; `step`: none
   std::uint32_t stage = 0;
   std::uint32_t chunk = 0;
   std::int32_t boundary = -1; ///< transfer that its input arrives by: from stage `boundary` to the next; -1 none

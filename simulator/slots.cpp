@@ -116,7 +116,8 @@ double step_seconds(const StepKind& kind, const ScheduleShape& shape, const Slot
 
 double step_hold(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs) {
   const std::size_t chunk = kind.stage * static_cast<std::size_t>(shape.chunks) + kind.chunk;
-  if (kind.source == StepSource::forward || kind.source == StepSource::first_forward) return at(costs.forward_hold, chunk);
+  if (kind.source == StepSource::forward || kind.source == StepSource::first_forward)
+    return at(costs.forward_hold, chunk);
   return takes_gradient(kind.source) ? at(costs.backward_hold, chunk) : 0;
 }
 
@@ -125,9 +126,11 @@ double step_latency(const StepKind& kind, const ScheduleShape& shape, const Slot
   const std::size_t chunk = kind.stage * static_cast<std::size_t>(shape.chunks) + kind.chunk;
   const bool queued = kind.follows && !costs.queued.empty() && costs.queued[chunk];
   const auto boundary = static_cast<std::size_t>(kind.boundary);
-  if (takes_gradient(kind.source) && !kind.crowded && !queued && !costs.gradient_p2p.empty()) return costs.gradient_p2p[boundary];
+  if (takes_gradient(kind.source) && !kind.crowded && !queued && !costs.gradient_p2p.empty())
+    return costs.gradient_p2p[boundary];
   const double latency = transfer(costs, boundary, kind.crowded || queued);
-  return kind.source > StepSource::wait ? latency - seconds : latency; // the transfer itself, when the other end is last
+  return kind.source > StepSource::wait ? latency - seconds
+                                        : latency; // the transfer itself, when the other end is last
 }
 
 void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, SlotResult& result) {
@@ -152,7 +155,8 @@ std::vector<SlotTime> slot_times(const SlotOrder& order, const SlotCosts& costs)
     const std::uint32_t step = order.step_of[s];
     const double arrival = workspace.ends[order.after[step]] + workspace.costs[order.kind[step]].latency;
     const double hold = workspace.costs[order.kind[step]].hold;
-    times[s] = {std::max(workspace.ends[order.previous_of[s]] + hold, arrival), workspace.ends[order.first_step() + step]};
+    times[s] = {std::max(workspace.ends[order.previous_of[s]] + hold, arrival),
+                workspace.ends[order.first_step() + step]};
   }
   return times;
 }

@@ -22,8 +22,8 @@ struct SlotCosts {
   /// Per chunk, optional: added to a slot by its pass and the pass before it on the stage, [pass * kPasses + before]
   /// (transfers that go on beside the next slot).
   std::vector<std::array<double, kPasses * kPasses>> after;
-  std::vector<double> forward_hold;  ///< per chunk, optional: by how much transfers put off the forward if it follows at
-                                     ///< once; a stage that waits for its input anyway does not feel it
+  std::vector<double> forward_hold; ///< per chunk, optional: by how much transfers put off the forward if it follows at
+                                    ///< once; a stage that waits for its input anyway does not feel it
   std::vector<double> backward_hold; ///< the same of its backward, or I when split
   std::vector<double> behind;        ///< per chunk, optional: added to its slot right after another chunk's last pass
                                      ///< (a reduction beside it)
@@ -33,8 +33,8 @@ struct SlotCosts {
   std::vector<double> p2p;           ///< per stage: one transfer between stage i and i + 1 (the last: and stage 0),
                                      ///< either direction; optional
   std::vector<double> gradient_p2p;  ///< the same of gradients; empty: as p2p
-  std::vector<double> crowded;       ///< the same beside another transfer through the same port, or beside the reduction
-                                     ///< that follows a last backward; empty: as p2p
+  std::vector<double> crowded; ///< the same beside another transfer through the same port, or beside the reduction
+                               ///< that follows a last backward; empty: as p2p
 };
 
 /// Duration of a step of an order of this shape.
@@ -42,7 +42,8 @@ struct SlotCosts {
 /// What puts the step off that follows the one before it on its stage at once.
 [[nodiscard]] double step_hold(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs);
 /// From the end of what the step needs on another stage until it can go on; `seconds` is its duration.
-[[nodiscard]] double step_latency(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs, double seconds);
+[[nodiscard]] double step_latency(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs,
+                                  double seconds);
 
 struct SlotResult {
   double makespan = 0;           ///< the latest end of a stage

@@ -11,18 +11,24 @@ namespace {
 
 bool runs_in(const ChunkOp& op, Turn turn, int micro_batches) {
   switch (op.when) {
-  case When::every: return true;
-  case When::first_micro_batch: return turn == Turn::first || micro_batches == 1;
-  case When::last_micro_batch: return turn == Turn::last || micro_batches == 1;
+  case When::every:
+    return true;
+  case When::first_micro_batch:
+    return turn == Turn::first || micro_batches == 1;
+  case When::last_micro_batch:
+    return turn == Turn::last || micro_batches == 1;
   }
   return false;
 }
 
 int micro_batch_of(Turn turn, int micro_batches) {
   switch (turn) {
-  case Turn::first: return 0;
-  case Turn::middle: return std::min(1, micro_batches - 1);
-  case Turn::last: return micro_batches - 1;
+  case Turn::first:
+    return 0;
+  case Turn::middle:
+    return std::min(1, micro_batches - 1);
+  case Turn::last:
+    return micro_batches - 1;
   }
   return 0;
 }
@@ -32,15 +38,17 @@ class Profiler {
 public:
   Profiler(const Program& program, const Role& role, const Chunk& chunk, const BlockTimes& times, const CostModel& cost,
            const HostFloor& host, ChunkProfile& profile, KnownSlots& known)
-      : program_(program), role_(role), chunk_(chunk), times_(times), cost_(cost), host_(host), profile_(profile), known_(known) {}
+      : program_(program), role_(role), chunk_(chunk), times_(times), cost_(cost), host_(host), profile_(profile),
+        known_(known) {}
 
   void fill() {
     const Pass last = last_;
     profile_.blocks = static_cast<int>(chunk_.blocks.size());
     for (std::size_t pass = 0; pass < kPasses; ++pass)
-      profile_.begins[pass] = &(*times_[static_cast<std::size_t>(pass == 0 ? chunk_.blocks.front() : chunk_.blocks.back())])[pass];
-    const bool every =
-        std::any_of(chunk_.between.begin(), chunk_.between.end(), [](const ChunkOp& op) { return op.when == When::every; });
+      profile_.begins[pass] =
+          &(*times_[static_cast<std::size_t>(pass == 0 ? chunk_.blocks.front() : chunk_.blocks.back())])[pass];
+    const bool every = std::any_of(chunk_.between.begin(), chunk_.between.end(),
+                                   [](const ChunkOp& op) { return op.when == When::every; });
     if (every && program_.stages == 1 && !program_.split_backward) {
       fill_step();
       return;
@@ -64,9 +72,8 @@ private:
     return ops;
   }
   [[nodiscard]] bool has_between(Pass pass, Turn turn) const {
-    return std::any_of(chunk_.between.begin(), chunk_.between.end(), [&](const ChunkOp& op) {
-      return op.pass == pass && runs_in(op, turn, program_.micro_batches);
-    });
+    return std::any_of(chunk_.between.begin(), chunk_.between.end(),
+                       [&](const ChunkOp& op) { return op.pass == pass && runs_in(op, turn, program_.micro_batches); });
   }
   [[nodiscard]] SlotChain chain() const { return SlotChain(cost_, program_.mesh, host_); }
   void add(SlotChain& chain, Pass pass, Turn turn, bool prefetched = false) const {
@@ -142,7 +149,8 @@ private:
   /// Other collectives run in it than in a slot in the middle.
   [[nodiscard]] bool differs(Pass pass, Turn turn) const {
     return std::any_of(chunk_.between.begin(), chunk_.between.end(), [&](const ChunkOp& op) {
-      return op.pass == pass && runs_in(op, turn, program_.micro_batches) != runs_in(op, Turn::middle, program_.micro_batches);
+      return op.pass == pass &&
+             runs_in(op, turn, program_.micro_batches) != runs_in(op, Turn::middle, program_.micro_batches);
     });
   }
 
@@ -204,11 +212,13 @@ private:
       add_times(edge, middle, 1 - count);
       for (const Turn turn : {Turn::first, Turn::middle, Turn::last}) {
         const ChainSlot& slot = turn == at_edge ? edge : middle;
-        profile_.turns(pass)[static_cast<std::size_t>(turn)] = {slot.seconds, 0, slot.compute, slot.parts, memory_of(pass, turn)};
+        profile_.turns(pass)[static_cast<std::size_t>(turn)] = {slot.seconds, 0, slot.compute, slot.parts,
+                                                                memory_of(pass, turn)};
       }
     }
     const double growth = m > count ? longer.outstanding - shorter.outstanding : 0;
-    profile_.backward[static_cast<std::size_t>(Turn::last)].outstanding = std::max(0.0, longer.outstanding + growth * (m - count));
+    profile_.backward[static_cast<std::size_t>(Turn::last)].outstanding =
+        std::max(0.0, longer.outstanding + growth * (m - count));
   }
 
   void fill_reduction(Pass last) {
@@ -216,7 +226,8 @@ private:
     if (outstanding <= 0) return;
     const std::vector<const ChunkOp*> ops = between(last, Turn::last);
     for (const ChunkOp* op : ops)
-      if (op->op.kind == OpKind::collective && op->position == 0) profile_.reduction = load_of(op->op, program_.mesh, cost_);
+      if (op->op.kind == OpKind::collective && op->position == 0)
+        profile_.reduction = load_of(op->op, program_.mesh, cost_);
     profile_.reduction.latency = 0;
     profile_.reduction.seconds = outstanding;
   }
@@ -226,7 +237,8 @@ private:
     const auto first = static_cast<std::size_t>(Turn::first);
     SlotTimeOf& middle = profile_.forward[static_cast<std::size_t>(Turn::middle)] = alone(Pass::forward, Turn::middle);
     profile_.forward.fill(middle);
-    if (differs(Pass::forward, Turn::last)) profile_.forward[static_cast<std::size_t>(Turn::last)] = alone(Pass::forward, Turn::last);
+    if (differs(Pass::forward, Turn::last))
+      profile_.forward[static_cast<std::size_t>(Turn::last)] = alone(Pass::forward, Turn::last);
     if (!has_between(Pass::forward, Turn::first)) return;
     std::vector<std::pair<double, int>> blocks;
     for (const int block : chunk_.blocks) {
@@ -238,7 +250,8 @@ private:
       known_.blocks = std::move(blocks);
       time_first();
     }
-    const Block::Memory memory = differs(Pass::forward, Turn::first) ? memory_of(Pass::forward, Turn::first) : middle.memory;
+    const Block::Memory memory =
+        differs(Pass::forward, Turn::first) ? memory_of(Pass::forward, Turn::first) : middle.memory;
     profile_.forward[first] = known_.slot;
     profile_.forward[first].memory = memory;
     profile_.ahead = known_.ahead;
@@ -268,8 +281,8 @@ private:
   void fill_after(Pass last) {
     using enum Pass;
     static const std::vector<Pass> whole = {forward, forward, backward, forward, backward, forward, backward, backward};
-    static const std::vector<Pass> split = {forward, forward, input,  forward, input,  weight, forward, input,
-                                            weight,  forward, input,  weight,  input,  weight, weight};
+    static const std::vector<Pass> split = {forward, forward, input, forward, input, weight, forward, input,
+                                            weight,  forward, input, weight,  input, weight, weight};
     const std::vector<Pass>& passes = program_.split_backward ? split : whole;
     SlotChain run = chain();
     for (std::size_t i = 0; i < passes.size(); ++i) add(run, passes[i], Turn::middle);

@@ -16,10 +16,10 @@ enum class Turn { first, middle, last };
 
 /// One slot of a chunk on its rank.
 struct SlotTimeOf {
-  double seconds = 0;       ///< until compute is done
-  double outstanding = 0;   ///< by how much the last gradient reduction outlasts it
-  double compute = 0;       ///< seconds of its compute stream, undisturbed
-  TimeParts parts{};        ///< add up to `seconds`
+  double seconds = 0;     ///< until compute is done
+  double outstanding = 0; ///< by how much the last gradient reduction outlasts it
+  double compute = 0;     ///< seconds of its compute stream, undisturbed
+  TimeParts parts{};      ///< add up to `seconds`
   Block::Memory memory;
 };
 
@@ -33,7 +33,8 @@ struct ChunkProfile {
   double ahead = 0;   ///< by how much the gathers of the first forward outlast it when both begin at once, idle before
   Load reduction;     ///< what still runs when the last backward is done: it shares ports with what that sends
   double backlog = 0; ///< by how much reductions fall behind with every micro-batch; they are waited for at the end
-  std::array<const BlockTime*, kPasses> begins{}; ///< by pass: the block that a slot begins with; as long as the times live
+  std::array<const BlockTime*, kPasses>
+      begins{}; ///< by pass: the block that a slot begins with; as long as the times live
   int blocks = 0;
   Evidence evidence = Evidence::measured; ///< worst of the collectives between blocks
   [[nodiscard]] const SlotTimeOf& at(Pass pass, Turn turn) const;
@@ -49,15 +50,15 @@ struct KnownSlots {
   Evidence evidence = Evidence::measured;
   bool profiled = false; ///< the caller's: the chunk has been profiled without recomputation
   bool has_last = false;
-  bool use_last = true; ///< the caller's: whole layers are not recomputed
+  bool use_last = true;        ///< the caller's: whole layers are not recomputed
   double last_delay = 0;       ///< by which reductions put off the last backward
   double last_outstanding = 0; ///< by which they outlast it
   Evidence last_evidence = Evidence::measured;
 };
 
-/// Profiles the slots of one chunk of `role`: blocks as units, the collectives between them on their own streams. Of the
-/// program only blocks' memory, the mesh and the number of micro-batches are read; `times` are those of its blocks. `known`:
-/// of the same chunk under another recomputation, or an empty one; filled.
+/// Profiles the slots of one chunk of `role`: blocks as units, the collectives between them on their own streams. Of
+/// the program only blocks' memory, the mesh and the number of micro-batches are read; `times` are those of its blocks.
+/// `known`: of the same chunk under another recomputation, or an empty one; filled.
 void fill_chunk_profile(const Program& program, const Role& role, const Chunk& chunk, const BlockTimes& times,
                         const CostModel& cost, const HostFloor& host, ChunkProfile& profile, KnownSlots& known);
 

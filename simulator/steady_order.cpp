@@ -36,11 +36,13 @@ struct Lines {
 class Attempt {
 public:
   Attempt(const SlotOrder& order, const SlotOrder& longer, int per_round)
-      : order_(order), longer_(longer), lines_(order), more_(longer), stages_(static_cast<std::uint32_t>(order.stages())),
-        length_(stages_), first_(stages_), end_(stages_), cut_(stages_) {
+      : order_(order), longer_(longer), lines_(order), more_(longer),
+        stages_(static_cast<std::uint32_t>(order.stages())), length_(stages_), first_(stages_), end_(stages_),
+        cut_(stages_) {
     result_.shape = order.shape;
     result_.per_round = per_round;
-    for (std::uint32_t s = 0; s < stages_; ++s) length_[s] = static_cast<std::uint32_t>(more_.steps[s].size() - lines_.steps[s].size());
+    for (std::uint32_t s = 0; s < stages_; ++s)
+      length_[s] = static_cast<std::uint32_t>(more_.steps[s].size() - lines_.steps[s].size());
   }
 
   std::optional<SteadyOrder> run() {
@@ -51,8 +53,12 @@ public:
   }
 
 private:
-  [[nodiscard]] std::uint32_t step(std::uint32_t stage, std::uint32_t index) const { return lines_.steps[stage][index]; }
-  [[nodiscard]] const Need& need(std::uint32_t stage, std::uint32_t index) const { return lines_.needs[step(stage, index)]; }
+  [[nodiscard]] std::uint32_t step(std::uint32_t stage, std::uint32_t index) const {
+    return lines_.steps[stage][index];
+  }
+  [[nodiscard]] const Need& need(std::uint32_t stage, std::uint32_t index) const {
+    return lines_.needs[step(stage, index)];
+  }
 
   /// The step one round later is of the same kind and needs what is one round later.
   [[nodiscard]] bool repeats(std::uint32_t stage, std::uint32_t index) const {
@@ -114,11 +120,13 @@ private:
     std::uint32_t all = kNone; // whole rounds from the cut on
     for (std::uint32_t s = 0; s < stages_; ++s) all = std::min(all, (end_[s] - cut_[s]) / length_[s]);
     for (std::uint32_t s = 0; s < stages_; ++s)
-      for (std::uint32_t i = cut_[s]; i < cut_[s] + length_[s]; ++i) result_.window = std::max(result_.window, looks_back(need(s, i), cut_));
+      for (std::uint32_t i = cut_[s]; i < cut_[s] + length_[s]; ++i)
+        result_.window = std::max(result_.window, looks_back(need(s, i), cut_));
     last_ = cut_;
     for (std::uint32_t s = 0; s < stages_; ++s) last_[s] += all * length_[s];
     for (std::uint32_t s = 0; s < stages_; ++s)
-      for (std::uint32_t i = last_[s]; i < lines_.steps[s].size(); ++i) result_.window = std::max(result_.window, looks_back(need(s, i), last_));
+      for (std::uint32_t i = last_[s]; i < lines_.steps[s].size(); ++i)
+        result_.window = std::max(result_.window, looks_back(need(s, i), last_));
     result_.rounds = static_cast<int>(all) - result_.window;
     return result_.rounds >= 1;
   }
@@ -150,19 +158,23 @@ private:
     for (std::uint32_t s = 0; s < stages_; ++s)
       for (std::uint32_t i = from[s]; i < to[s]; ++i) chosen.push_back(step(s, i));
     std::sort(chosen.begin(), chosen.end());
-    for (const std::uint32_t k : chosen) append(into, order_.kinds[order_.kind[k]].stage, order_.kind[k], lines_.needs[k]);
+    for (const std::uint32_t k : chosen)
+      append(into, order_.kinds[order_.kind[k]].stage, order_.kind[k], lines_.needs[k]);
   }
   void append(SteadySteps& into, std::uint32_t stage, std::uint32_t kind, const Need& n) {
     const auto here = static_cast<std::uint32_t>(written_);
     const std::vector<std::uint32_t>& own = placed_[stage];
     into.kind.push_back(kind);
-    if (n.stage != kNone) into.back.push_back(n.done > 0 ? here - placed_[n.stage][n.done - 1] : here + 2 + n.stage);
-    else into.back.push_back(own.empty() ? here + 1 : here - own.back());
+    if (n.stage != kNone)
+      into.back.push_back(n.done > 0 ? here - placed_[n.stage][n.done - 1] : here + 2 + n.stage);
+    else
+      into.back.push_back(own.empty() ? here + 1 : here - own.back());
     placed_[stage].push_back(here);
     ++written_;
   }
 
-  /// Everything in one line: what is before, window rounds and one more in equal order, the rest of the rounds, the end.
+  /// Everything in one line: what is before, window rounds and one more in equal order, the rest of the rounds, the
+  /// end.
   void write() {
     placed_.assign(stages_, {});
     append(result_.before, std::vector<std::uint32_t>(stages_, 0), cut_);
@@ -173,7 +185,8 @@ private:
       for (std::uint32_t s = 0; s < stages_; ++s)
         for (std::uint32_t i = 0; i < length_[s]; ++i) chosen.push_back({step(s, cut_[s] + i), {s, at[s] + i}});
       std::sort(chosen.begin(), chosen.end());
-      for (const auto& [sorted_by, place] : chosen) append(into, place.first, order_.kind[step(place.first, place.second)], need(place.first, place.second));
+      for (const auto& [sorted_by, place] : chosen)
+        append(into, place.first, order_.kind[step(place.first, place.second)], need(place.first, place.second));
       for (std::uint32_t s = 0; s < stages_; ++s) at[s] += length_[s];
     };
     for (int i = 0; i < result_.window; ++i) one_round(result_.before);
@@ -208,10 +221,12 @@ int round_of(const ScheduleShape& shape) {
 
 } // namespace
 
-std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
+std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
+                                             bool remembers) {
   const int per_round = round_of(shape);
   ScheduleShape few = shape;
-  // The fewest micro-batches that hold rounds are not known beforehand: about as many as stages, twice that with chunks.
+  // The fewest micro-batches that hold rounds are not known beforehand: about as many as stages, twice that with
+  // chunks.
   const int least = shape.chunks == 1 ? shape.stages + 1 : 2 * per_round;
   const int step = shape.chunks == 1 ? std::max(2, shape.stages / 2) : per_round;
   const int most = 6 * std::max(shape.stages, per_round) + 8;
@@ -222,7 +237,8 @@ std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const Sch
     if (few.micro_batches > shape.micro_batches) return std::nullopt;
     if (schedule.legal(few) || schedule.legal(longer)) continue;
     const SlotOrder order = make_slot_order(schedule, few, blocking, remembers);
-    if (auto found = Attempt(order, make_slot_order(schedule, longer, blocking, remembers), per_round).run()) return found;
+    if (auto found = Attempt(order, make_slot_order(schedule, longer, blocking, remembers), per_round).run())
+      return found;
   }
   return std::nullopt;
 }
@@ -237,16 +253,21 @@ SteadyOrder without_rounds(const SlotOrder& order) {
     const std::uint32_t after = order.after[k];
     const auto first = static_cast<std::uint32_t>(order.first_step());
     whole.before.kind.push_back(order.kind[k]);
-    if (after >= first) whole.before.back.push_back(k - (after - first));
-    else if (after < order.stages()) whole.before.back.push_back(k + 2 + after);
-    else whole.before.back.push_back(last[stage] == kNone ? k + 1 : k - last[stage]);
+    if (after >= first)
+      whole.before.back.push_back(k - (after - first));
+    else if (after < order.stages())
+      whole.before.back.push_back(k + 2 + after);
+    else
+      whole.before.back.push_back(last[stage] == kNone ? k + 1 : k - last[stage]);
     last[stage] = k;
   }
   return whole;
 }
 
-const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking, bool remembers) {
-  const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.micro_batches % round_of(shape), blocking, remembers};
+const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
+                                    bool remembers) {
+  const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.micro_batches % round_of(shape),
+                    blocking,      remembers};
   const Key by_number{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, blocking, remembers};
   bool known = false;
   {
@@ -256,7 +277,8 @@ const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShap
     if (known && steady->second && steady->second->shape.micro_batches <= shape.micro_batches) return *steady->second;
     if (const auto whole = whole_.find(by_number); known && whole != whole_.end()) return *whole->second;
   }
-  const auto keep = [&](Orders& orders, const Key& key, std::unique_ptr<const SteadyOrder> order) -> const SteadyOrder* {
+  const auto keep = [&](Orders& orders, const Key& key,
+                        std::unique_ptr<const SteadyOrder> order) -> const SteadyOrder* {
     const std::unique_lock lock(mutex_);
     return orders.try_emplace(key, std::move(order)).first->second.get(); // a build that lost the race is dropped
   };
@@ -264,10 +286,13 @@ const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShap
     ScheduleShape many = shape; // a short step must not hide the rounds of long ones
     many.micro_batches += 16 * std::max(shape.stages, round_of(shape)) * round_of(shape);
     std::optional<SteadyOrder> built = make_steady_order(schedule, many, blocking, remembers);
-    const SteadyOrder* const steady = keep(steady_, by_rest, built ? std::make_unique<const SteadyOrder>(std::move(*built)) : nullptr);
+    const SteadyOrder* const steady =
+        keep(steady_, by_rest, built ? std::make_unique<const SteadyOrder>(std::move(*built)) : nullptr);
     if (steady && steady->shape.micro_batches <= shape.micro_batches) return *steady;
   }
-  return *keep(whole_, by_number, std::make_unique<const SteadyOrder>(without_rounds(make_slot_order(schedule, shape, blocking, remembers))));
+  return *keep(
+      whole_, by_number,
+      std::make_unique<const SteadyOrder>(without_rounds(make_slot_order(schedule, shape, blocking, remembers))));
 }
 
 } // namespace foretrain

@@ -13,9 +13,9 @@
 
 namespace foretrain {
 
-/// Steps in replay order. What a step needs lies `back` steps before it: the end of the step of another stage, or, where
-/// it needs none, that of the step before on its own stage. Before the first step lie the starts of the stages, the last
-/// stage's first, and then a zero: what needs the start of a stage looks back to there.
+/// Steps in replay order. What a step needs lies `back` steps before it: the end of the step of another stage, or,
+/// where it needs none, that of the step before on its own stage. Before the first step lie the starts of the stages,
+/// the last stage's first, and then a zero: what needs the start of a stage looks back to there.
 struct SteadySteps {
   std::vector<std::uint32_t> kind; ///< index into the kinds of the order
   std::vector<std::uint32_t> back;
@@ -23,23 +23,23 @@ struct SteadySteps {
 };
 
 /// A schedule written as what comes before its steady part, one round of that part, and what comes after: the steps of
-/// every number of micro-batches from `shape.micro_batches` on, in steps of `per_round`. Without rounds (`rounds` 0) all
-/// stands in `before`, for `shape.micro_batches` alone.
+/// every number of micro-batches from `shape.micro_batches` on, in steps of `per_round`. Without rounds (`rounds` 0)
+/// all stands in `before`, for `shape.micro_batches` alone.
 struct SteadyOrder {
-  ScheduleShape shape; ///< the shortest
-  int per_round = 1;   ///< micro-batches that one round is longer by
-  int rounds = 0;      ///< of the shortest
-  int window = 1;      ///< rounds that a later step can look back
+  ScheduleShape shape;         ///< the shortest
+  int per_round = 1;           ///< micro-batches that one round is longer by
+  int rounds = 0;              ///< of the shortest
+  int window = 1;              ///< rounds that a later step can look back
   std::vector<StepKind> kinds; ///< counts are those of the shortest
-  SteadySteps before; ///< ends with `window` rounds in the order of `round`
+  SteadySteps before;          ///< ends with `window` rounds in the order of `round`
   SteadySteps round;
   SteadySteps after;
 };
 
 /// Finds the rounds of a schedule. Nothing when it has none that repeat (GPipe), or when `micro_batches` are too few to
 /// hold some. Only the remainder of the micro-batches counts: equal for all numbers with the same one.
-[[nodiscard]] std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
-                                                           bool remembers = false);
+[[nodiscard]] std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const ScheduleShape& shape,
+                                                           bool blocking, bool remembers = false);
 
 /// The order as it is, without rounds.
 [[nodiscard]] SteadyOrder without_rounds(const SlotOrder& order);
@@ -52,7 +52,8 @@ public:
                                        bool remembers = false);
 
 private:
-  using Key = std::tuple<std::string_view, int, int, int, bool, bool>; ///< schedule, stages, chunks, micro-batches, blocking, remembers
+  using Key = std::tuple<std::string_view, int, int, int, bool,
+                         bool>; ///< schedule, stages, chunks, micro-batches, blocking, remembers
   using Orders = std::map<Key, std::unique_ptr<const SteadyOrder>>;
   std::shared_mutex mutex_;
   Orders steady_; ///< by the remainder of the micro-batches; null: no rounds

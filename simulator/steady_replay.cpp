@@ -16,13 +16,15 @@ double sum(const std::vector<double>& list) {
 
 /// More than the step can take: everything one after the other.
 double serial_seconds(const ScheduleShape& shape, int micro_batches, const SlotCosts& costs) {
-  const double slots = sum(costs.forward) + sum(costs.backward) + sum(costs.input) + sum(costs.weight) + sum(costs.forward_hold) + sum(costs.backward_hold);
+  const double slots = sum(costs.forward) + sum(costs.backward) + sum(costs.input) + sum(costs.weight) +
+                       sum(costs.forward_hold) + sum(costs.backward_hold);
   constexpr int kTransfers = 4; // of a micro-batch and chunk over a boundary: both directions, waited for at both ends
   const double transfers = std::max({sum(costs.p2p), sum(costs.gradient_p2p), sum(costs.crowded)});
   double added = 0; // no slot comes after more than one other
   for (const auto& chunk : costs.after)
     for (const double seconds : chunk) added += std::max(0.0, seconds);
-  return micro_batches * (slots + added + kTransfers * shape.chunks * transfers) + sum(costs.first_forward) + sum(costs.last_backward) + sum(costs.behind) + sum(costs.start) + sum(costs.tail);
+  return micro_batches * (slots + added + kTransfers * shape.chunks * transfers) + sum(costs.first_forward) +
+         sum(costs.last_backward) + sum(costs.behind) + sum(costs.start) + sum(costs.tail);
 }
 
 /// Replays a line of steps.
@@ -75,7 +77,8 @@ private:
 };
 
 /// Costs of every kind of step in every lane, on the lanes' grids; lanes without costs repeat the first.
-LaneTimes fill_costs(const SteadyOrder& order, int micro_batches, const std::vector<const SlotCosts*>& costs, SteadyWorkspace& workspace) {
+LaneTimes fill_costs(const SteadyOrder& order, int micro_batches, const std::vector<const SlotCosts*>& costs,
+                     SteadyWorkspace& workspace) {
   LaneTimes grids{};
   workspace.costs.resize(order.kinds.size());
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
@@ -106,7 +109,8 @@ double on_grid(double seconds, double grid) {
   return (seconds + magic) - magic;
 }
 
-LaneTimes steady_makespan(const SteadyOrder& order, int micro_batches, const std::vector<const SlotCosts*>& costs, SteadyWorkspace& workspace) {
+LaneTimes steady_makespan(const SteadyOrder& order, int micro_batches, const std::vector<const SlotCosts*>& costs,
+                          SteadyWorkspace& workspace) {
   FORETRAIN_CHECK(!costs.empty() && costs.size() <= kLanes, "costs for at least one lane");
   const int rest = micro_batches - order.shape.micro_batches;
   FORETRAIN_CHECK(rest >= 0 && rest % order.per_round == 0, "as many micro-batches as rounds make");
@@ -115,7 +119,8 @@ LaneTimes steady_makespan(const SteadyOrder& order, int micro_batches, const std
   workspace.clock.assign(static_cast<std::size_t>(order.shape.stages), LaneTimes{});
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     const std::vector<double>& start = costs[lane < costs.size() ? lane : 0]->start;
-    for (std::size_t stage = 0; stage < start.size(); ++stage) workspace.clock[stage][lane] = on_grid(start[stage], grids[lane]);
+    for (std::size_t stage = 0; stage < start.size(); ++stage)
+      workspace.clock[stage][lane] = on_grid(start[stage], grids[lane]);
   }
   const auto most = order.before.size() + order.after.size() + static_cast<std::size_t>(rounds) * order.round.size();
   Line line(order, workspace, most);

@@ -25,7 +25,8 @@ Result<double> read_number(const Json& json, const Where& where, Bounds bounds) 
   const auto number = json.get<double>();
   if (!std::isfinite(number)) return fail(where.text(), show(json) + " is not finite");
   if (number < bounds.low || number > bounds.high)
-    return fail(where.text(), show(json) + " is out of range", fmt::format("between {:g} and {:g}", bounds.low, bounds.high));
+    return fail(where.text(), show(json) + " is out of range",
+                fmt::format("between {:g} and {:g}", bounds.low, bounds.high));
   return number;
 }
 
@@ -34,7 +35,8 @@ Result<std::int64_t> read_integer(const Json& json, const Where& where, Bounds b
   if (!json.is_number()) return fail(where.text(), show(json) + " is not a whole number");
   const auto number = json.get<double>();
   // Configuration files write 1e6 for a million; what has a fraction or does not fit is an error.
-  if (!std::isfinite(number) || number != std::floor(number)) return fail(where.text(), show(json) + " is not a whole number");
+  if (!std::isfinite(number) || number != std::floor(number))
+    return fail(where.text(), show(json) + " is not a whole number");
   const double lowest = std::max(bounds.low, static_cast<double>(low));
   const double highest = std::min(bounds.high, static_cast<double>(high));
   if (number < lowest || number > highest || std::abs(number) > 9.0e18)

@@ -27,11 +27,11 @@ namespace foretrain {
 template <class Owner, class T> struct Member {
   const char* key;
   T Owner::*pointer;
-  const char* doc;               ///< one sentence: meaning, unit, range
+  const char* doc; ///< one sentence: meaning, unit, range
   bool is_required;
   double low = -std::numeric_limits<double>::infinity(); ///< inclusive bounds, numbers only
   double high = std::numeric_limits<double>::infinity();
-  const char* kinds = nullptr;   ///< " a b ": the choices (value of "kind") that take this key; null = all
+  const char* kinds = nullptr; ///< " a b ": the choices (value of "kind") that take this key; null = all
 
   /// Inclusive range of a number (of a quantity: in its base unit).
   [[nodiscard]] constexpr Member between(double lowest, double highest) const {
@@ -49,20 +49,22 @@ template <class Owner, class T> struct Member {
   }
 };
 
-template <class Owner, class T> constexpr Member<Owner, T> required(const char* key, T Owner::*pointer, const char* doc) {
+template <class Owner, class T>
+constexpr Member<Owner, T> required(const char* key, T Owner::*pointer, const char* doc) {
   return Member<Owner, T>{key, pointer, doc, true};
 }
-template <class Owner, class T> constexpr Member<Owner, T> optional(const char* key, T Owner::*pointer, const char* doc) {
+template <class Owner, class T>
+constexpr Member<Owner, T> optional(const char* key, T Owner::*pointer, const char* doc) {
   return Member<Owner, T>{key, pointer, doc, false};
 }
 
 /// Specialise with `static constexpr const char* name`, `static constexpr const char* doc` and
-/// `static constexpr auto members = std::tuple{…}`. Optional: `static Result<void> check(const T&, const Where&)`, and for
-/// a choice whose `kind` is text `static std::vector<std::string> kinds()`: the ids it may have.
+/// `static constexpr auto members = std::tuple{…}`. Optional: `static Result<void> check(const T&, const Where&)`, and
+/// for a choice whose `kind` is text `static std::vector<std::string> kinds()`: the ids it may have.
 template <class T> struct Described;
 
-/// Specialise with `static constexpr std::array names = {std::pair{E::a, "a"}, …}` for each enum that is read. Optional:
-/// `refused`, pairs of a name that users may expect and why there is none such.
+/// Specialise with `static constexpr std::array names = {std::pair{E::a, "a"}, …}` for each enum that is read.
+/// Optional: `refused`, pairs of a name that users may expect and why there is none such.
 template <class E> struct EnumNames;
 
 template <class E> [[nodiscard]] std::string_view name_of(E value) {
@@ -109,13 +111,21 @@ template <class T> struct IsArray : std::false_type {};
 template <class T, std::size_t N> struct IsArray<std::array<T, N>> : std::true_type {};
 
 template <class T>
-concept HasDescription = requires { Described<T>::members; };
+concept HasDescription = requires {
+  Described<T>::members;
+};
 template <class T>
-concept HasCheck = requires(const T& value, const Where& where) { Described<T>::check(value, where); };
+concept HasCheck = requires(const T& value, const Where& where) {
+  Described<T>::check(value, where);
+};
 template <class T>
-concept HasKind = requires(const T& value) { value.kind; };
+concept HasKind = requires(const T& value) {
+  value.kind;
+};
 template <class T>
-concept HasKindList = requires { Described<T>::kinds(); };
+concept HasKindList = requires {
+  Described<T>::kinds();
+};
 
 [[nodiscard]] bool listed(const char* kinds, std::string_view kind);
 [[nodiscard]] Result<double> read_number(const Json& json, const Where& where, Bounds bounds);
@@ -124,12 +134,17 @@ concept HasKindList = requires { Described<T>::kinds(); };
 template <class Q>
 [[nodiscard]] Result<Q> read_quantity(const Json& json, const Where& where, Bounds bounds,
                                       std::optional<Q> (*parse)(std::string_view), const char* example) {
-  if (!json.is_string()) return fail(where.text(), show(json) + " has no unit", std::string("write it as text with its unit, for example ") + example);
+  if (!json.is_string())
+    return fail(where.text(), show(json) + " has no unit",
+                std::string("write it as text with its unit, for example ") + example);
   const std::optional<Q> value = parse(json.get_ref<const std::string&>());
-  if (!value) return fail(where.text(), show(json) + " is not a number with a unit of this quantity", std::string("for example ") + example);
+  if (!value)
+    return fail(where.text(), show(json) + " is not a number with a unit of this quantity",
+                std::string("for example ") + example);
   const auto number = static_cast<double>(value->value);
   if (number < bounds.low || number > bounds.high)
-    return fail(where.text(), show(json) + " is out of range", fmt::format("between {:g} and {:g} in its base unit", bounds.low, bounds.high));
+    return fail(where.text(), show(json) + " is out of range",
+                fmt::format("between {:g} and {:g} in its base unit", bounds.low, bounds.high));
   return *value;
 }
 
@@ -152,13 +167,16 @@ template <class T> [[nodiscard]] Result<T> read_struct(const Json& json, const W
     }
   }
   if (!source->is_object())
-    return fail(where.text(), fmt::format("{} is not an object", detail::show(json)), std::string("expected ") + Described<T>::name);
+    return fail(where.text(), fmt::format("{} is not an object", detail::show(json)),
+                std::string("expected ") + Described<T>::name);
   std::vector<std::string> known;
   std::apply([&](const auto&... member) { (known.emplace_back(member.key), ...); }, Described<T>::members);
   for (const auto& [key, unused] : source->items()) {
     bool found = false;
     for (const std::string& name : known) found = found || name == key;
-    if (!found) return fail(where.at(key).text(), fmt::format("unknown key '{}' in {}", key, Described<T>::name), hint_for(key, known));
+    if (!found)
+      return fail(where.at(key).text(), fmt::format("unknown key '{}' in {}", key, Described<T>::name),
+                  hint_for(key, known));
   }
   std::optional<Error> error;
   std::string kind;
@@ -190,7 +208,8 @@ template <class T> [[nodiscard]] Result<T> read_struct(const Json& json, const W
     }
     value.*(member.pointer) = std::move(*read);
     if constexpr (detail::HasKind<T>) {
-      if (std::string_view(member.key) == "kind") kind = write_value(value.*(member.pointer)).template get<std::string>();
+      if (std::string_view(member.key) == "kind")
+        kind = write_value(value.*(member.pointer)).template get<std::string>();
     }
     if constexpr (detail::HasKindList<T>) {
       if (std::string_view(member.key) == "kind") {
@@ -198,7 +217,8 @@ template <class T> [[nodiscard]] Result<T> read_struct(const Json& json, const W
         bool found_kind = false;
         for (const std::string& name : kinds) found_kind = found_kind || name == kind;
         if (!found_kind)
-          error = Error{Error::Kind::input, fmt::format("'{}' is unknown", kind), where.at("kind").text(), hint_for(kind, kinds)};
+          error = Error{Error::Kind::input, fmt::format("'{}' is unknown", kind), where.at("kind").text(),
+                        hint_for(kind, kinds)};
       }
     }
   };
@@ -247,7 +267,8 @@ template <class T> Result<T> read_value(const Json& json, const Where& where, Bo
     if (!json.is_boolean()) return fail(where.text(), detail::show(json) + " is not true or false");
     return json.get<bool>();
   } else if constexpr (std::is_integral_v<T>) {
-    FORETRAIN_TRY(const std::int64_t number, detail::read_integer(json, where, bounds, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+    FORETRAIN_TRY(const std::int64_t number, detail::read_integer(json, where, bounds, std::numeric_limits<T>::min(),
+                                                                  std::numeric_limits<T>::max()));
     return static_cast<T>(number);
   } else if constexpr (std::is_floating_point_v<T>) {
     return detail::read_number(json, where, bounds);
@@ -268,7 +289,8 @@ template <class T> Result<T> read_value(const Json& json, const Where& where, Bo
     const std::optional<T> found = enum_from<T>(text);
     if constexpr (requires { EnumNames<T>::refused; })
       for (const auto& [name, reason] : EnumNames<T>::refused)
-        if (text == name) return fail(where.text(), fmt::format("'{}' is not modelled: {}", text, reason), hint_for("", enum_ids<T>()));
+        if (text == name)
+          return fail(where.text(), fmt::format("'{}' is not modelled: {}", text, reason), hint_for("", enum_ids<T>()));
     if (!found) return fail(where.text(), fmt::format("'{}' is unknown", text), hint_for(text, enum_ids<T>()));
     return *found;
   } else {
@@ -328,8 +350,10 @@ template <class T> Json schema_of(Bounds bounds) {
   } else if constexpr (detail::IsVector<T>::value) {
     return Json{{"type", "array"}, {"items", schema_of<typename T::value_type>(bounds)}};
   } else if constexpr (detail::IsArray<T>::value) {
-    return Json{{"type", "array"}, {"items", schema_of<typename T::value_type>(bounds)},
-                {"minItems", std::tuple_size_v<T>}, {"maxItems", std::tuple_size_v<T>}};
+    return Json{{"type", "array"},
+                {"items", schema_of<typename T::value_type>(bounds)},
+                {"minItems", std::tuple_size_v<T>},
+                {"maxItems", std::tuple_size_v<T>}};
   } else if constexpr (detail::IsMap<T>::value) {
     return Json{{"type", "object"}, {"additionalProperties", schema_of<typename T::mapped_type>(bounds)}};
   } else if constexpr (std::is_same_v<T, bool>) {
@@ -344,7 +368,8 @@ template <class T> Json schema_of(Bounds bounds) {
   } else if constexpr (std::is_same_v<T, Bytes>) {
     return Json{{"type", "string"}, {"pattern", "^[0-9.e+-]+ *([kKMGT]i?)?B$"}, {"examples", {"80 GiB"}}};
   } else if constexpr (std::is_same_v<T, BytesPerSecond>) {
-    return Json{{"type", "string"}, {"pattern", "^[0-9.e+-]+ *[kMGT]?i?[bB]/s$"}, {"examples", {"50 GB/s", "400 Gb/s"}}};
+    return Json{
+        {"type", "string"}, {"pattern", "^[0-9.e+-]+ *[kMGT]?i?[bB]/s$"}, {"examples", {"50 GB/s", "400 Gb/s"}}};
   } else if constexpr (std::is_same_v<T, Seconds>) {
     return Json{{"type", "string"}, {"pattern", "^[0-9.e+-]+ *(s|ms|us|ns|min)$"}, {"examples", {"2 us"}}};
   } else if constexpr (std::is_same_v<T, FlopPerSecond>) {
@@ -367,8 +392,11 @@ template <class T> Json schema_of(Bounds bounds) {
       if (member.is_required) needed.push_back(member.key);
     };
     std::apply([&](const auto&... member) { (add(member), ...); }, Described<T>::members);
-    Json schema{{"title", Described<T>::name}, {"description", Described<T>::doc}, {"type", "object"},
-                {"properties", properties}, {"additionalProperties", false}};
+    Json schema{{"title", Described<T>::name},
+                {"description", Described<T>::doc},
+                {"type", "object"},
+                {"properties", properties},
+                {"additionalProperties", false}};
     if (!needed.empty()) schema["required"] = needed;
     if constexpr (detail::HasKindList<T>) schema["properties"]["kind"]["enum"] = Described<T>::kinds();
     if constexpr (detail::HasKind<T>) {

@@ -21,16 +21,22 @@ namespace fs = std::filesystem;
 class StrictCallback {
 public:
   bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaximumJsonDepth && problem_.empty()) problem_ = fmt::format("more than {} levels of nesting", kMaximumJsonDepth);
+    if (depth > kMaximumJsonDepth && problem_.empty())
+      problem_ = fmt::format("more than {} levels of nesting", kMaximumJsonDepth);
     switch (event) {
-    case Json::parse_event_t::object_start: keys_.emplace_back(); break;
-    case Json::parse_event_t::object_end: keys_.pop_back(); break;
+    case Json::parse_event_t::object_start:
+      keys_.emplace_back();
+      break;
+    case Json::parse_event_t::object_end:
+      keys_.pop_back();
+      break;
     case Json::parse_event_t::key:
       if (!keys_.back().insert(parsed.get<std::string>()).second && problem_.empty())
         problem_ = fmt::format("key '{}' appears twice in one object", parsed.get<std::string>());
       break;
     case Json::parse_event_t::array_start:
-    case Json::parse_event_t::array_end: break;
+    case Json::parse_event_t::array_end:
+      break;
     case Json::parse_event_t::value:
       if (parsed.is_number_float() && !std::isfinite(parsed.get<double>()) && problem_.empty())
         problem_ = "a number is too large for a double";
@@ -52,12 +58,16 @@ bool too_deep(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (in_string) {
-      if (c == '\\') ++i;
-      else if (c == '"') in_string = false;
-    } else if (c == '"') in_string = true;
+      if (c == '\\')
+        ++i;
+      else if (c == '"')
+        in_string = false;
+    } else if (c == '"')
+      in_string = true;
     else if (c == '[' || c == '{') {
       if (++depth > 4 * kMaximumJsonDepth) return true;
-    } else if (c == ']' || c == '}') --depth;
+    } else if (c == ']' || c == '}')
+      --depth;
   }
   return false;
 }
@@ -69,17 +79,21 @@ std::string line_and_column(std::string_view text, std::size_t byte) {
     if (text[i] == '\n') {
       ++line;
       column = 1;
-    } else ++column;
+    } else
+      ++column;
   }
   return fmt::format("{}:{}", line, column);
 }
 
-std::string reason() { return std::strerror(errno); } // NOLINT(concurrency-mt-unsafe): message text only
+std::string reason() {
+  return std::strerror(errno);
+} // NOLINT(concurrency-mt-unsafe): message text only
 
 } // namespace
 
 Result<Json> parse_json(std::string_view text, const std::string& file) {
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return fail(file, "the file is empty", "a JSON object is expected");
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos)
+    return fail(file, "the file is empty", "a JSON object is expected");
   if (too_deep(text)) return fail(file, fmt::format("more than {} levels of nesting", kMaximumJsonDepth));
   StrictCallback strict;
   try {
@@ -88,7 +102,8 @@ Result<Json> parse_json(std::string_view text, const std::string& file) {
     return document;
   } catch (const Json::parse_error& error) {
     std::string message = error.what();
-    if (const auto at = message.rfind("; "); message.find("syntax error") != std::string::npos && at != std::string::npos)
+    if (const auto at = message.rfind("; ");
+        message.find("syntax error") != std::string::npos && at != std::string::npos)
       message = message.substr(message.find("syntax error"));
     return fail(file + ":" + line_and_column(text, error.byte), "not valid JSON: " + message);
   } catch (const Json::exception& error) {

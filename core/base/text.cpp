@@ -31,16 +31,23 @@ struct Unit {
   double factor;
 };
 
-constexpr std::array kByteUnits = {Unit{"B", 1},      Unit{"KiB", 1024.0}, Unit{"MiB", 1048576.0},
-                                   Unit{"GiB", 1073741824.0}, Unit{"TiB", 1099511627776.0}, Unit{"kB", 1e3},
-                                   Unit{"KB", 1e3},   Unit{"MB", 1e6},     Unit{"GB", 1e9},
+constexpr std::array kByteUnits = {Unit{"B", 1},
+                                   Unit{"KiB", 1024.0},
+                                   Unit{"MiB", 1048576.0},
+                                   Unit{"GiB", 1073741824.0},
+                                   Unit{"TiB", 1099511627776.0},
+                                   Unit{"kB", 1e3},
+                                   Unit{"KB", 1e3},
+                                   Unit{"MB", 1e6},
+                                   Unit{"GB", 1e9},
                                    Unit{"TB", 1e12}};
-constexpr std::array kRateUnits = {Unit{"B/s", 1},       Unit{"kB/s", 1e3},    Unit{"MB/s", 1e6},
-                                   Unit{"GB/s", 1e9},    Unit{"TB/s", 1e12},   Unit{"GiB/s", 1073741824.0},
+constexpr std::array kRateUnits = {Unit{"B/s", 1},           Unit{"kB/s", 1e3},     Unit{"MB/s", 1e6},
+                                   Unit{"GB/s", 1e9},        Unit{"TB/s", 1e12},    Unit{"GiB/s", 1073741824.0},
                                    Unit{"MiB/s", 1048576.0}, Unit{"Mb/s", 1e6 / 8}, Unit{"Gb/s", 1e9 / 8},
                                    Unit{"Tb/s", 1e12 / 8}};
 constexpr std::array kTimeUnits = {Unit{"s", 1}, Unit{"ms", 1e-3}, Unit{"us", 1e-6}, Unit{"ns", 1e-9}, Unit{"min", 60}};
-constexpr std::array kFlopUnits = {Unit{"FLOP/s", 1}, Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12}, Unit{"PFLOP/s", 1e15}};
+constexpr std::array kFlopUnits = {Unit{"FLOP/s", 1}, Unit{"GFLOP/s", 1e9}, Unit{"TFLOP/s", 1e12},
+                                   Unit{"PFLOP/s", 1e15}};
 
 std::string_view trim(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -122,12 +129,13 @@ std::optional<FlopPerSecond> parse_flop_rate(std::string_view text) {
 }
 
 std::string format_bytes(Bytes value) {
-  constexpr std::array units = {Unit{"TiB", 1099511627776.0}, Unit{"TB", 1e12},      Unit{"GiB", 1073741824.0},
-                                Unit{"GB", 1e9},              Unit{"MiB", 1048576.0}, Unit{"MB", 1e6},
-                                Unit{"KiB", 1024.0},          Unit{"B", 1}};
+  constexpr std::array units = {
+      Unit{"TiB", 1099511627776.0}, Unit{"TB", 1e12}, Unit{"GiB", 1073741824.0}, Unit{"GB", 1e9},
+      Unit{"MiB", 1048576.0},       Unit{"MB", 1e6},  Unit{"KiB", 1024.0},       Unit{"B", 1}};
   for (const Unit& unit : units) {
     const auto factor = static_cast<std::int64_t>(unit.factor);
-    if (value.value >= factor && value.value % factor == 0) return fmt::format("{} {}", value.value / factor, unit.name);
+    if (value.value >= factor && value.value % factor == 0)
+      return fmt::format("{} {}", value.value / factor, unit.name);
   }
   return fmt::format("{} B", value.value);
 }

@@ -29,16 +29,18 @@ template <class Tag, class Rep> struct Quantity {
   friend constexpr Quantity operator*(Rep a, Quantity b) { return Quantity(a * b.value); }
 };
 
-using Bytes = Quantity<struct BytesTag, std::int64_t>;                  ///< exact; 2^63 B is 8 EiB
-using Flop = Quantity<struct FlopTag, double>;                          ///< a count, not a rate; a multiply-add is 2
-using Seconds = Quantity<struct SecondsTag, double>;                    ///< a duration or a point on the step's clock
-using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>;      ///< one direction of a link
-using FlopPerSecond = Quantity<struct FlopPerSecondTag, double>;        ///< dense peak or achieved rate
+using Bytes = Quantity<struct BytesTag, std::int64_t>;             ///< exact; 2^63 B is 8 EiB
+using Flop = Quantity<struct FlopTag, double>;                     ///< a count, not a rate; a multiply-add is 2
+using Seconds = Quantity<struct SecondsTag, double>;               ///< a duration or a point on the step's clock
+using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>; ///< one direction of a link
+using FlopPerSecond = Quantity<struct FlopPerSecondTag, double>;   ///< dense peak or achieved rate
 
 [[nodiscard]] constexpr Seconds operator/(Bytes amount, BytesPerSecond rate) {
   return Seconds(static_cast<double>(amount.value) / rate.value);
 }
-[[nodiscard]] constexpr Seconds operator/(Flop amount, FlopPerSecond rate) { return Seconds(amount.value / rate.value); }
+[[nodiscard]] constexpr Seconds operator/(Flop amount, FlopPerSecond rate) {
+  return Seconds(amount.value / rate.value);
+}
 
 inline constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 inline constexpr std::int64_t kGiB = std::int64_t{1} << 30;

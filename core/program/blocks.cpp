@@ -20,18 +20,28 @@ Layer layer_of(const LayerContext& context, const LayerShape& shape) {
   const bool reduces = !reduces_jointly(context, shape.feed_forward);
   std::unique_ptr<Half> attention;
   switch (shape.mixer) {
-  case Mixer::attention: attention = make_attention(shape.window, reduces); break;
-  case Mixer::latent: attention = make_latent_attention(shape.window); break;
+  case Mixer::attention:
+    attention = make_attention(shape.window, reduces);
+    break;
+  case Mixer::latent:
+    attention = make_latent_attention(shape.window);
+    break;
   case Mixer::gated_delta:
   case Mixer::lightning:
   case Mixer::mamba2:
-  case Mixer::none: break;
+  case Mixer::none:
+    break;
   }
   std::unique_ptr<Half> feed_forward;
   switch (shape.feed_forward) {
-  case FeedForward::dense: feed_forward = make_dense(reduces); break;
-  case FeedForward::moe: feed_forward = executed ? make_executed_moe() : make_moe(); break;
-  case FeedForward::none: break;
+  case FeedForward::dense:
+    feed_forward = make_dense(reduces);
+    break;
+  case FeedForward::moe:
+    feed_forward = executed ? make_executed_moe() : make_moe();
+    break;
+  case FeedForward::none:
+    break;
   }
   FORETRAIN_CHECK(attention && feed_forward, "unsupported() admits only layers of attention and feed-forward");
   return {std::move(attention), std::move(feed_forward)};
@@ -151,7 +161,8 @@ Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_
   const Border border = declare_border(b, true, true);
 
   // The main hidden state passes through; the branch reads it beside the embedding of the next token.
-  b.compute(Segment::residual, {border.x}, {border.y}, {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+  b.compute(Segment::residual, {border.x}, {border.y},
+            {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
   b.prefix("mtp/");
   const int embedded = b.activation("embedded", share);
   Embedding embedding(holds_table); // the output table is the main head's
@@ -160,8 +171,8 @@ Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_
   const Norm norm_embedded = declare_norm(b, embedded, "norm_embedded");
   norm_forward(b, norm_hidden);
   norm_forward(b, norm_embedded);
-  const Linear projection =
-      declare_linear(b, Segment::mtp_projection, {"projection", {h, 2 * h}, {h, 2 * h}, false, true}, c.tokens_sp, Split::none);
+  const Linear projection = declare_linear(
+      b, Segment::mtp_projection, {"projection", {h, 2 * h}, {h, 2 * h}, false, true}, c.tokens_sp, Split::none);
   const int joined = b.activation("joined", {c.tokens_sp, 2 * h});
   b.compute(Segment::mtp_projection, {norm_hidden.output, norm_embedded.output}, {joined},
             {traffic(c, 4.0 * static_cast<double>(c.width * c.tokens_sp * h))});

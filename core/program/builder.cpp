@@ -17,42 +17,53 @@ Bytes size_of(DType dtype, const std::vector<std::int64_t>& shape) {
 
 Stream stream_of(Group group) {
   switch (group) {
-  case Group::tp: return Stream::tp;
+  case Group::tp:
+    return Stream::tp;
   case Group::cp:
   case Group::cp_inner:
-  case Group::cp_outer: return Stream::cp;
+  case Group::cp_outer:
+    return Stream::cp;
   case Group::ep:
   case Group::etp:
-  case Group::ep_etp: return Stream::ep;
+  case Group::ep_etp:
+    return Stream::ep;
   case Group::data:
   case Group::shard:
   case Group::replicate:
   case Group::expert_data:
-  case Group::expert_shard: return Stream::gradients;
+  case Group::expert_shard:
+    return Stream::gradients;
   case Group::pp:
   case Group::embedding:
-  case Group::world: return Stream::tp;
+  case Group::world:
+    return Stream::tp;
   }
   return Stream::tp;
 }
 
 TimePart part_of(Group group) {
   switch (group) {
-  case Group::tp: return TimePart::tp;
+  case Group::tp:
+    return TimePart::tp;
   case Group::cp:
   case Group::cp_inner:
-  case Group::cp_outer: return TimePart::cp;
+  case Group::cp_outer:
+    return TimePart::cp;
   case Group::ep:
   case Group::etp:
-  case Group::ep_etp: return TimePart::ep;
+  case Group::ep_etp:
+    return TimePart::ep;
   case Group::data:
   case Group::shard:
   case Group::replicate:
   case Group::expert_data:
-  case Group::expert_shard: return TimePart::dp;
+  case Group::expert_shard:
+    return TimePart::dp;
   case Group::pp:
-  case Group::embedding: return TimePart::pp;
-  case Group::world: return TimePart::other;
+  case Group::embedding:
+    return TimePart::pp;
+  case Group::world:
+    return TimePart::other;
   }
   return TimePart::other;
 }
@@ -109,7 +120,9 @@ int BlockBuilder::adapter(Parameter parameter) {
   return static_cast<int>(block_.parameters.size()) - 1;
 }
 
-std::vector<Op>& BlockBuilder::list() { return pass_ == Pass::forward ? block_.forward : block_.backward; }
+std::vector<Op>& BlockBuilder::list() {
+  return pass_ == Pass::forward ? block_.forward : block_.backward;
+}
 
 Op& BlockBuilder::compute(Segment segment, std::vector<int> reads, std::vector<int> writes,
                           std::vector<Kernel> kernels) {

@@ -68,7 +68,8 @@ private:
   std::string prefix_;
 };
 
-/// C[m,n] = A[m,k] B[k,n]; `low`: operands in the recipe's 8- or 4-bit type. `weight_gradient` accumulates into fp32: 8 more bytes per weight element.
+/// C[m,n] = A[m,k] B[k,n]; `low`: operands in the recipe's 8- or 4-bit type. `weight_gradient` accumulates into fp32: 8
+/// more bytes per weight element.
 [[nodiscard]] Kernel gemm(const LayerContext& context, std::int64_t m, std::int64_t n, std::int64_t k,
                           GemmRole role = GemmRole::forward, bool low = false);
 /// `groups` GEMMs of `m` rows each.

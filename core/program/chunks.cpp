@@ -18,12 +18,16 @@ Checkpoints checkpoints_of(const RecomputeChoice& recompute, int layers) {
   switch (recompute.kind) {
   case RecomputeKind::none:
   case RecomputeKind::selective:
-  case RecomputeKind::operators: return {1, 0};
-  case RecomputeKind::full: break;
+  case RecomputeKind::operators:
+    return {1, 0};
+  case RecomputeKind::full:
+    break;
   }
   switch (recompute.method) {
-  case RecomputeMethod::uniform: return {std::max(1, std::min(recompute.count.value_or(1), layers)), layers};
-  case RecomputeMethod::block: return {1, std::min(recompute.count.value_or(layers), layers)};
+  case RecomputeMethod::uniform:
+    return {std::max(1, std::min(recompute.count.value_or(1), layers)), layers};
+  case RecomputeMethod::block:
+    return {1, std::min(recompute.count.value_or(layers), layers)};
   }
   return {1, 0};
 }
@@ -62,9 +66,12 @@ ChunkPlan chunk_plan(const ModelSpec& model, const std::vector<LayerShape>& shap
 
 Block make_block(const LayerContext& context, const BlockKey& key) {
   switch (key.kind) {
-  case BlockKind::embedding: return make_embedding(context);
-  case BlockKind::layer: return make_layers(context, key.shapes, key.recomputed);
-  case BlockKind::head: return make_head(context);
+  case BlockKind::embedding:
+    return make_embedding(context);
+  case BlockKind::layer:
+    return make_layers(context, key.shapes, key.recomputed);
+  case BlockKind::head:
+    return make_head(context);
   case BlockKind::mtp:
     return make_mtp(context, key.shapes.front(), key.holds_table);
   }

@@ -8,15 +8,19 @@ namespace foretrain {
 
 DType activation_dtype(Precision precision) {
   switch (precision) {
-  case Precision::fp64: return DType::fp64;
-  case Precision::fp32: return DType::fp32;
-  case Precision::fp16: return DType::fp16;
+  case Precision::fp64:
+    return DType::fp64;
+  case Precision::fp32:
+    return DType::fp32;
+  case Precision::fp16:
+    return DType::fp16;
   case Precision::bf16:
   case Precision::fp8_delayed:
   case Precision::fp8_current:
   case Precision::fp8_blockwise:
   case Precision::mxfp8:
-  case Precision::nvfp4: return DType::bf16;
+  case Precision::nvfp4:
+    return DType::bf16;
   }
   return DType::bf16;
 }
@@ -30,10 +34,10 @@ std::int64_t padded_vocab(const ModelSpec& model, const JobSpec& job, const Sema
 namespace {
 
 /// Where the product of a weight gradient adds to the gradient buffer, autograd is given a cached gradient in its place
-/// (`dummy_weight_gradients`); frameworks of Megatron's family without it write the gradient and add it in another kernel
-/// (F.linear in bigscience-workshop/Megatron-DeepSpeed megatron/mpu/layers.py and Aleph-Alpha/scaling core/nn/linear). Autograd
-/// adds a gradient to one of its own type, and keeps the first as it is; a wider sum (DeepSpeed runtime/bf16_optimizer.py)
-/// takes a cast copy first, of every micro-batch.
+/// (`dummy_weight_gradients`); frameworks of Megatron's family without it write the gradient and add it in another
+/// kernel (F.linear in bigscience-workshop/Megatron-DeepSpeed megatron/mpu/layers.py and Aleph-Alpha/scaling
+/// core/nn/linear). Autograd adds a gradient to one of its own type, and keeps the first as it is; a wider sum
+/// (DeepSpeed runtime/bf16_optimizer.py) takes a cast copy first, of every micro-batch.
 double gradient_sum_of(const JobSpec& job, const Semantics& semantics, const Layout& layout, std::int64_t width) {
   if (semantics.family != SemanticsFamily::megatron || semantics.dummy_weight_gradients) return 0;
   const std::int64_t sum = bits_of(job.gradient) / 8;
@@ -42,7 +46,8 @@ double gradient_sum_of(const JobSpec& job, const Semantics& semantics, const Lay
 }
 
 /// Where FlashAttention runs (it wants the batch first) it splits; elsewhere what the semantics say.
-DeterministicAttention deterministic_attention(const JobSpec& job, const Semantics& semantics, const DeviceSpec& device) {
+DeterministicAttention deterministic_attention(const JobSpec& job, const Semantics& semantics,
+                                               const DeviceSpec& device) {
   if (!job.deterministic || job.attention != AttentionKernel::flash) return DeterministicAttention::no;
   const auto listed = [&](const std::vector<std::string>& list) {
     return std::any_of(list.begin(), list.end(), [&](const std::string& architecture) {
@@ -71,8 +76,12 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
   c.kv_heads = std::max(1, model.kv_heads / layout.tp);
   switch (layout.context_parallel.kind) {
   case ContextKind::all_gather:
-  case ContextKind::ring: c.ring = layout.cp; break;
-  case ContextKind::ulysses: c.ulysses = layout.cp; break;
+  case ContextKind::ring:
+    c.ring = layout.cp;
+    break;
+  case ContextKind::ulysses:
+    c.ulysses = layout.cp;
+    break;
   case ContextKind::ulysses_ring:
     c.ulysses = layout.context_parallel.ulysses;
     c.ring = layout.cp / layout.context_parallel.ulysses;

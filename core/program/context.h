@@ -14,7 +14,8 @@ namespace foretrain {
 enum class DeterministicAttention {
   no,
   split,          ///< FlashAttention-2: as many blocks of keys at once as processors, each with a gradient of its own
-  score_gradients ///< cuDNN on Hopper: gradients of the scores go through memory, that of the queries is a product of them
+  score_gradients ///< cuDNN on Hopper: gradients of the scores go through memory, that of the queries is a product of
+                  ///< them
 };
 
 /// Everything that the ops of a layer depend on, with the widths of one rank worked out once.
@@ -40,9 +41,9 @@ struct LayerContext {
   bool batch_first = false;      ///< attention runs in another order than the rest and keeps its output in both
   bool large_workspaces = true;  ///< of TransformerEngine: 32 MiB, 4 MiB before compute capability 9
   DeterministicAttention deterministic = DeterministicAttention::no;
-  int processors = 0; ///< of the device; 0: unknown
-  LowPrecision low;              ///< what an 8- or 4-bit recipe changes
-  double gradient_sum = 0;       ///< bytes per weight of the kernel that adds its gradient, 0 where the product does
+  int processors = 0;      ///< of the device; 0: unknown
+  LowPrecision low;        ///< what an 8- or 4-bit recipe changes
+  double gradient_sum = 0; ///< bytes per weight of the kernel that adds its gradient, 0 where the product does
 };
 
 [[nodiscard]] LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,

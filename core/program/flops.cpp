@@ -107,10 +107,18 @@ double adapters(const ModelSpec& model, const LayerShape& each, const LoraChoice
   for (const AdapterTarget target : lora.targets) {
     const double ffn = each.feed_forward == FeedForward::dense ? model.ffn : 0;
     switch (target) {
-    case AdapterTarget::qkv: widths += h + q + 2.0 * model.kv_heads * model.head_dim; break;
-    case AdapterTarget::attention_out: widths += q + h; break;
-    case AdapterTarget::ffn_up: widths += ffn > 0 ? h + (model.gated ? 2 : 1) * ffn : 0; break;
-    case AdapterTarget::ffn_down: widths += ffn > 0 ? ffn + h : 0; break;
+    case AdapterTarget::qkv:
+      widths += h + q + 2.0 * model.kv_heads * model.head_dim;
+      break;
+    case AdapterTarget::attention_out:
+      widths += q + h;
+      break;
+    case AdapterTarget::ffn_up:
+      widths += ffn > 0 ? h + (model.gated ? 2 : 1) * ffn : 0;
+      break;
+    case AdapterTarget::ffn_down:
+      widths += ffn > 0 ? ffn + h : 0;
+      break;
     }
   }
   return lora.rank * widths;

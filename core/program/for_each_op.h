@@ -9,9 +9,12 @@ void for_each_op(const Program& program, const Role& role, const Instruction& sl
   const Chunk& chunk = role.chunks[static_cast<std::size_t>(slot.chunk)];
   const auto runs_now = [&](const ChunkOp& op) {
     switch (op.when) {
-    case When::every: return true;
-    case When::first_micro_batch: return slot.micro_batch == 0;
-    case When::last_micro_batch: return slot.micro_batch == program.micro_batches - 1;
+    case When::every:
+      return true;
+    case When::first_micro_batch:
+      return slot.micro_batch == 0;
+    case When::last_micro_batch:
+      return slot.micro_batch == program.micro_batches - 1;
     }
     return false;
   };

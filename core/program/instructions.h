@@ -10,12 +10,12 @@ namespace foretrain {
 
 /// The instructions of one stage: the schedule's slots with the transfers between stages.
 ///
-/// Blocking (Megatron's schedules without interleaving): what a slot sends and what the next slot needs are issued as one
-/// batch after the slot, and compute waits for both; interleaved, warm stages run a forward and a backward between two
-/// batches. Overlapped: the next slot's receive is posted before the slot runs,
-/// the slot waits for its own input only, and a send is waited for one slot later.
-[[nodiscard]] std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
-                                                       int stage, bool blocking);
+/// Blocking (Megatron's schedules without interleaving): what a slot sends and what the next slot needs are issued as
+/// one batch after the slot, and compute waits for both; interleaved, warm stages run a forward and a backward between
+/// two batches. Overlapped: the next slot's receive is posted before the slot runs, the slot waits for its own input
+/// only, and a send is waited for one slot later.
+[[nodiscard]] std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order,
+                                                       const ScheduleShape& shape, int stage, bool blocking);
 
 /// Whether the slot's input comes from another stage, and whether its output goes to one.
 [[nodiscard]] bool needs_receive(const ScheduleSlot& slot, const ScheduleShape& shape, int stage);
@@ -29,6 +29,7 @@ struct SlotUnit {
 /// Megatron's interleaved schedule, when it does not overlap, runs a forward and a backward between two batches once it
 /// is warm (schedules.py, forward_backward_pipelining_with_interleaving; the warm-up is 2 (p - i - 1) + (v - 1) N
 /// slots). Everything else communicates after every slot.
-[[nodiscard]] std::vector<SlotUnit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage);
+[[nodiscard]] std::vector<SlotUnit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
+                                             int stage);
 
 } // namespace foretrain

@@ -39,7 +39,8 @@ std::vector<int> fanouts_of(const ClusterSpec& cluster) {
   return fanouts;
 }
 
-double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout) {
+double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,
+                           const Layout& layout) {
   if (job.expandable_segments) return semantics.fragmentation_expandable;
   double share = semantics.fragmentation;
   if (layout.pp > 1) share = std::max(share, semantics.fragmentation_pp);
@@ -65,8 +66,10 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   program.stages = layout.pp;
   program.micro_batches = shape.micro_batches;
   program.split_backward = schedule->splits_backward();
-  program.blocking_p2p = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
-  const LayerContext context = make_context(plan.model, plan.job, semantics, layout, plan.cluster.device, program.split_backward);
+  program.blocking_p2p =
+      layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
+  const LayerContext context =
+      make_context(plan.model, plan.job, semantics, layout, plan.cluster.device, program.split_backward);
   program.fragmentation = fragmentation_share(plan.model, plan.job, semantics, layout);
 
   const std::vector<LayerShape> shapes = layer_shapes(plan.model);

@@ -17,6 +17,7 @@ namespace foretrain {
 [[nodiscard]] int micro_batches_of(const JobSpec& job, const Layout& layout);
 
 /// (reserved - allocated) / allocated of the framework's allocator for such a run.
-[[nodiscard]] double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Semantics& semantics, const Layout& layout);
+[[nodiscard]] double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,
+                                         const Layout& layout);
 
 } // namespace foretrain

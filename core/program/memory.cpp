@@ -10,29 +10,36 @@
 namespace foretrain {
 namespace {
 
-std::size_t index(MemoryPart part) { return static_cast<std::size_t>(part); }
+std::size_t index(MemoryPart part) {
+  return static_cast<std::size_t>(part);
+}
 
 bool runs(const Program& program, const ChunkOp& op, const Instruction& slot) {
   if (op.pass != slot.pass) return false;
   switch (op.when) {
-  case When::every: return true;
-  case When::first_micro_batch: return slot.micro_batch == 0;
-  case When::last_micro_batch: return slot.micro_batch == program.micro_batches - 1;
+  case When::every:
+    return true;
+  case When::first_micro_batch:
+    return slot.micro_batch == 0;
+  case When::last_micro_batch:
+    return slot.micro_batch == program.micro_batches - 1;
   }
   return false;
 }
 
-/// Calls `between(op, allocate)` and `block(block, position)` in issue order. A collective's buffer is allocated when it is
-/// issued and freed once the block that it names has run.
+/// Calls `between(op, allocate)` and `block(block, position)` in issue order. A collective's buffer is allocated when
+/// it is issued and freed once the block that it names has run.
 template <class Between, class OnBlock>
-void walk_slot(const Program& program, const Role& role, const Instruction& slot, Between&& between, OnBlock&& on_block) {
+void walk_slot(const Program& program, const Role& role, const Instruction& slot, Between&& between,
+               OnBlock&& on_block) {
   const Chunk& chunk = role.chunks[static_cast<std::size_t>(slot.chunk)];
   const int count = static_cast<int>(chunk.blocks.size());
   for (int step = 0; step < count; ++step) {
     const int position = slot.pass == Pass::forward ? step : count - 1 - step;
     const auto issue = [&](bool before) {
       for (const ChunkOp& op : chunk.between)
-        if (op.position == position && op.before == before && op.allocates.value > 0 && runs(program, op, slot)) between(op, true);
+        if (op.position == position && op.before == before && op.allocates.value > 0 && runs(program, op, slot))
+          between(op, true);
     };
     issue(true);
     on_block(program.blocks[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])], position);
@@ -54,13 +61,16 @@ struct Held {
 
 Bytes transfer_bytes(const Role& role, const Instruction& instruction) {
   switch (instruction.kind) {
-  case InstructionKind::receive: return role.boundary;
+  case InstructionKind::receive:
+    return role.boundary;
   case InstructionKind::wait_send:
-  case InstructionKind::release_send: return Bytes(-role.boundary.value);
+  case InstructionKind::release_send:
+    return Bytes(-role.boundary.value);
   case InstructionKind::slot:
   case InstructionKind::send:
   case InstructionKind::wait_receive:
-  case InstructionKind::step: return Bytes(0);
+  case InstructionKind::step:
+    return Bytes(0);
   }
   return Bytes(0);
 }
@@ -71,8 +81,7 @@ Bytes persistent_of(const Role& role) {
   return total;
 }
 
-template <class SlotFold>
-std::vector<MemoryPoint> timeline(const Role& role, SlotFold&& fold) {
+template <class SlotFold> std::vector<MemoryPoint> timeline(const Role& role, SlotFold&& fold) {
   std::vector<MemoryPoint> points;
   points.reserve(role.instructions.size());
   Held held{persistent_of(role), Bytes(0)};
@@ -115,12 +124,18 @@ struct PartsHeld {
 
 std::string pass_name(Pass pass) {
   switch (pass) {
-  case Pass::forward: return "forward";
-  case Pass::backward: return "backward";
-  case Pass::input: return "input gradients";
-  case Pass::weight: return "weight gradients";
-  case Pass::recompute: return "recomputation";
-  case Pass::step: return "step";
+  case Pass::forward:
+    return "forward";
+  case Pass::backward:
+    return "backward";
+  case Pass::input:
+    return "input gradients";
+  case Pass::weight:
+    return "weight gradients";
+  case Pass::recompute:
+    return "recomputation";
+  case Pass::step:
+    return "step";
   }
   return "?";
 }
@@ -129,8 +144,10 @@ std::string pass_name(Pass pass) {
 MemoryParts net_parts(const Block& block, Pass pass) {
   MemoryParts parts{};
   for (const Op& op : block.ops(pass)) {
-    for (const int b : op.allocates) parts[index(block.buffers[static_cast<std::size_t>(b)].part)] += block.buffers[static_cast<std::size_t>(b)].bytes;
-    for (const int b : op.frees) parts[index(block.buffers[static_cast<std::size_t>(b)].part)] -= block.buffers[static_cast<std::size_t>(b)].bytes;
+    for (const int b : op.allocates)
+      parts[index(block.buffers[static_cast<std::size_t>(b)].part)] += block.buffers[static_cast<std::size_t>(b)].bytes;
+    for (const int b : op.frees)
+      parts[index(block.buffers[static_cast<std::size_t>(b)].part)] -= block.buffers[static_cast<std::size_t>(b)].bytes;
   }
   return parts;
 }
@@ -147,10 +164,14 @@ void walk_ops(const Program& program, const Role& role, const Instruction& slot,
       },
       [&](const Block& block, int position) {
         for (const Op& op : block.ops(slot.pass)) {
-          for (const int b : op.allocates) held.add(block.buffers[static_cast<std::size_t>(b)].part, block.buffers[static_cast<std::size_t>(b)].bytes);
+          for (const int b : op.allocates)
+            held.add(block.buffers[static_cast<std::size_t>(b)].part, block.buffers[static_cast<std::size_t>(b)].bytes);
           const int layer = chunk.layers[static_cast<std::size_t>(position)];
-          held.mark(op.scratch, layer < 0 ? slot_name + ", " + block.name : fmt::format("{}, layer {}", slot_name, layer));
-          for (const int b : op.frees) held.add(block.buffers[static_cast<std::size_t>(b)].part, Bytes(-block.buffers[static_cast<std::size_t>(b)].bytes.value));
+          held.mark(op.scratch,
+                    layer < 0 ? slot_name + ", " + block.name : fmt::format("{}, layer {}", slot_name, layer));
+          for (const int b : op.frees)
+            held.add(block.buffers[static_cast<std::size_t>(b)].part,
+                     Bytes(-block.buffers[static_cast<std::size_t>(b)].bytes.value));
         }
       });
 }
@@ -213,7 +234,8 @@ std::vector<MemoryPoint> memory_timeline_by_op(const Program& program, const Rol
 
 StageMemory stage_memory(const Program& program, const Role& role) {
   const std::vector<MemoryPoint> points = memory_timeline(program, role);
-  const auto peak = std::max_element(points.begin(), points.end(), [](const MemoryPoint& a, const MemoryPoint& b) { return a.peak < b.peak; });
+  const auto peak = std::max_element(points.begin(), points.end(),
+                                     [](const MemoryPoint& a, const MemoryPoint& b) { return a.peak < b.peak; });
   PartsHeld held;
   for (const Persistent& entry : role.persistent) held.add(entry.part, entry.bytes);
   held.mark(Bytes(0), "between steps");

@@ -3,15 +3,17 @@
 namespace foretrain {
 namespace {
 
-constexpr double kFp32 = 4;          // bytes of a scale
-constexpr double kBlock = 128;       // blockwise: 1 × 128 values of an activation, 128 × 128 of a weight
-constexpr double kMicroBlock = 32;   // MXFP8: values that share a one-byte exponent
-constexpr double kFp4Block = 16;     // NVFP4: values that share a one-byte scale
-constexpr double kHalf = 2;          // bytes of a 16-bit weight
+constexpr double kFp32 = 4;        // bytes of a scale
+constexpr double kBlock = 128;     // blockwise: 1 × 128 values of an activation, 128 × 128 of a weight
+constexpr double kMicroBlock = 32; // MXFP8: values that share a one-byte exponent
+constexpr double kFp4Block = 16;   // NVFP4: values that share a one-byte scale
+constexpr double kHalf = 2;        // bytes of a 16-bit weight
 
 /// Products whose operands need not be transposed: one copy serves both directions (TransformerEngine
 /// is_non_tn_fp8_gemm_supported: compute capability 10 and later).
-bool reads_both_ways(const DeviceSpec& device) { return device.architecture.find("Blackwell") != std::string::npos; }
+bool reads_both_ways(const DeviceSpec& device) {
+  return device.architecture.find("Blackwell") != std::string::npos;
+}
 
 LowPrecision per_tensor(const DeviceSpec& device) {
   LowPrecision low;
@@ -27,11 +29,13 @@ bool is_low_precision(Precision precision) {
   case Precision::fp8_current:
   case Precision::fp8_blockwise:
   case Precision::mxfp8:
-  case Precision::nvfp4: return true;
+  case Precision::nvfp4:
+    return true;
   case Precision::fp64:
   case Precision::fp32:
   case Precision::bf16:
-  case Precision::fp16: return false;
+  case Precision::fp16:
+    return false;
   }
   return false;
 }
@@ -42,7 +46,8 @@ LowPrecision low_precision(const JobSpec& job, const Semantics& semantics, const
   case Precision::fp64:
   case Precision::fp32:
   case Precision::bf16:
-  case Precision::fp16: return low;
+  case Precision::fp16:
+    return low;
   case Precision::fp8_delayed:
     low = per_tensor(device);
     low.fused_norm = true;

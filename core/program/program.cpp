@@ -63,7 +63,8 @@ public:
     }
   }
   template <class Visit> void each(std::size_t buffer, Visit&& visit) const {
-    for (int t = first_[buffer]; t != kNone; t = list_[static_cast<std::size_t>(t)].next) visit(list_[static_cast<std::size_t>(t)]);
+    for (int t = first_[buffer]; t != kNone; t = list_[static_cast<std::size_t>(t)].next)
+      visit(list_[static_cast<std::size_t>(t)]);
   }
 
 private:
@@ -72,8 +73,10 @@ private:
     if (last_[b] == kNone || list_[static_cast<std::size_t>(last_[b])].op != op) {
       const int added = static_cast<int>(list_.size());
       list_.push_back({op, false, false, kNone});
-      if (last_[b] == kNone) first_[b] = added;
-      else list_[static_cast<std::size_t>(last_[b])].next = added;
+      if (last_[b] == kNone)
+        first_[b] = added;
+      else
+        list_[static_cast<std::size_t>(last_[b])].next = added;
       last_[b] = added;
     }
     return list_[static_cast<std::size_t>(last_[b])];
@@ -141,24 +144,34 @@ Block::Memory fold(const Block& block, const std::vector<Op>& ops) {
 
 const std::vector<Op>& Block::ops(Pass pass) const {
   switch (pass) {
-  case Pass::forward: return forward;
-  case Pass::backward: return backward;
-  case Pass::input: return input;
-  case Pass::weight: return weight;
+  case Pass::forward:
+    return forward;
+  case Pass::backward:
+    return backward;
+  case Pass::input:
+    return input;
+  case Pass::weight:
+    return weight;
   case Pass::recompute:
-  case Pass::step: break;
+  case Pass::step:
+    break;
   }
   FORETRAIN_CHECK(false, "a block has ops for forward, backward, input and weight");
 }
 
 const Block::Memory& Block::memory(Pass pass) const {
   switch (pass) {
-  case Pass::forward: return forward_memory;
-  case Pass::backward: return backward_memory;
-  case Pass::input: return input_memory;
-  case Pass::weight: return weight_memory;
+  case Pass::forward:
+    return forward_memory;
+  case Pass::backward:
+    return backward_memory;
+  case Pass::input:
+    return input_memory;
+  case Pass::weight:
+    return weight_memory;
   case Pass::recompute:
-  case Pass::step: break;
+  case Pass::step:
+    break;
   }
   FORETRAIN_CHECK(false, "a block has memory for forward, backward, input and weight");
 }
@@ -171,7 +184,8 @@ Block::Memory then(const Block::Memory& a, const Block::Memory& b) {
 }
 
 void finish_block(Block& block, bool split) {
-  if (split) block.backward.clear();
+  if (split)
+    block.backward.clear();
   else {
     block.input.clear();
     block.weight.clear();

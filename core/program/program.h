@@ -46,20 +46,46 @@ enum class OpKind {
 
 /// What a compute op does: the executor has one function for each.
 enum class Segment {
-  none, embedding, norm, qkv, rope, attention, attention_out, mla_down, mla_up, ffn_up, activation, ffn_down,
-  router, permute, expert_up, expert_activation, expert_down, unpermute, shared_up, shared_activation, shared_down,
-  residual, head, loss, mtp_projection, optimizer, zero_gradients, gradient_norm, linear_mixer,
+  none,
+  embedding,
+  norm,
+  qkv,
+  rope,
+  attention,
+  attention_out,
+  mla_down,
+  mla_up,
+  ffn_up,
+  activation,
+  ffn_down,
+  router,
+  permute,
+  expert_up,
+  expert_activation,
+  expert_down,
+  unpermute,
+  shared_up,
+  shared_activation,
+  shared_down,
+  residual,
+  head,
+  loss,
+  mtp_projection,
+  optimizer,
+  zero_gradients,
+  gradient_norm,
+  linear_mixer,
 };
 
 enum class Collective { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, ring_exchange };
 
 /// A unit of work with a known cost model.
 enum class KernelKind {
-  gemm,          ///< C[m,n] += A[m,k] B[k,n], `batch` times
-  grouped_gemm,  ///< `batch` groups of m rows each (tokens per expert)
+  gemm,         ///< C[m,n] += A[m,k] B[k,n], `batch` times
+  grouped_gemm, ///< `batch` groups of m rows each (tokens per expert)
   attention_forward,
   attention_backward,
-  memory,        ///< bound by memory traffic: `bytes`
+  memory, ///< bound by memory traffic: `bytes`
 };
 
 enum class GemmRole { forward, input_gradient, weight_gradient };
@@ -75,19 +101,19 @@ struct Kernel {
   int heads = 0;          ///< attention: query heads on this rank; memory: of scores, which are large
   int kv_heads = 0;       ///< attention: key and value heads on this rank
   int v_dim = 0;          ///< attention: head width of values
-  int parts = 0;          ///< attention: deterministic FlashAttention-2, its backward in so many parts of the keys; 0: not
-  double flop = 0;        ///< executed, causal mask already applied
-  double bytes = 0;       ///< memory traffic, read and written
+  int parts = 0;    ///< attention: deterministic FlashAttention-2, its backward in so many parts of the keys; 0: not
+  double flop = 0;  ///< executed, causal mask already applied
+  double bytes = 0; ///< memory traffic, read and written
   bool operator==(const Kernel&) const = default;
 };
 
 /// How long a buffer lives and whose it is.
 enum class BufferScope {
-  block,      ///< one instance per block and micro-batch
-  input,      ///< x: the block's input, written by the block before (or the receive)
-  output,     ///< y: the block's output, freed by the block after (or the send)
+  block,       ///< one instance per block and micro-batch
+  input,       ///< x: the block's input, written by the block before (or the receive)
+  output,      ///< y: the block's output, freed by the block after (or the send)
   grad_output, ///< dy: gradient of the output, written by the block after (or the receive)
-  grad_input, ///< dx: gradient of the input, freed by the block before (or the send)
+  grad_input,  ///< dx: gradient of the input, freed by the block before (or the send)
 };
 
 struct Buffer {
@@ -107,36 +133,36 @@ struct Op {
   Stream stream = Stream::compute;
   TimePart part = TimePart::compute; ///< where its time is booked when it is on the critical path
   std::vector<Kernel> kernels;
-  std::vector<int> reads;   ///< buffers of the block
+  std::vector<int> reads; ///< buffers of the block
   std::vector<int> writes;
   std::vector<int> allocates; ///< of `writes`, those that are not live yet: allocated when the op is issued (derived)
-  std::vector<int> frees;   ///< freed when the op is issued and its scratch is gone (derived)
-  std::vector<int> waits;   ///< of `reads`, those that another stream writes (derived)
-  std::vector<int> weights; ///< parameters of the block that are read
+  std::vector<int> frees;     ///< freed when the op is issued and its scratch is gone (derived)
+  std::vector<int> waits;     ///< of `reads`, those that another stream writes (derived)
+  std::vector<int> weights;   ///< parameters of the block that are read
   std::vector<int> weight_gradients; ///< parameters of the block whose gradient is added to
-  int fills = 0;            ///< new tensors that are filled before they are written (deterministic algorithms)
-  Bytes scratch;            ///< highest transient inside the op beyond reads and writes
+  int fills = 0;                     ///< new tensors that are filled before they are written (deterministic algorithms)
+  Bytes scratch;                     ///< highest transient inside the op beyond reads and writes
   // Transfers
   Collective collective = Collective::all_reduce;
   Group group = Group::tp;
   DType dtype = DType::bf16;
   bool maximum = false; ///< all-reduce: takes the largest instead of the sum
-  Bytes bytes; ///< all-gather, reduce-scatter, all-reduce: the whole tensor; all-to-all: sent per rank, own share
-               ///< included; ring exchange: sent to the next rank per round; copy: moved
-  int rounds = 1;          ///< ring exchange: rounds
-  int deduplicated = 0;    ///< de-duplicated dispatch: experts that a token visits; a node then gets one copy of it
+  Bytes bytes;    ///< all-gather, reduce-scatter, all-reduce: the whole tensor; all-to-all: sent per rank, own share
+                  ///< included; ring exchange: sent to the next rank per round; copy: moved
+  int rounds = 1; ///< ring exchange: rounds
+  int deduplicated = 0; ///< de-duplicated dispatch: experts that a token visits; a node then gets one copy of it
   bool operator==(const Op&) const = default;
 };
 
 /// How a parameter lies on a rank.
 struct Parameter {
-  std::string name;                 ///< global name with the layer left out: "qkv", "ffn_up"
-  std::vector<std::int64_t> shape;  ///< whole tensor
-  std::vector<std::int64_t> local;  ///< on this rank, before data-parallel sharding
-  bool expert = false;              ///< replicated over Group::expert_data instead of Group::data
-  bool replicated_tp = false;       ///< every tensor-parallel rank holds it (norms, router)
-  bool quantised = false;           ///< of a linear layer whose products run in 8 or 4 bits
-  bool frozen = false;              ///< not trained: no gradient, no optimizer state
+  std::string name;                ///< global name with the layer left out: "qkv", "ffn_up"
+  std::vector<std::int64_t> shape; ///< whole tensor
+  std::vector<std::int64_t> local; ///< on this rank, before data-parallel sharding
+  bool expert = false;             ///< replicated over Group::expert_data instead of Group::data
+  bool replicated_tp = false;      ///< every tensor-parallel rank holds it (norms, router)
+  bool quantised = false;          ///< of a linear layer whose products run in 8 or 4 bits
+  bool frozen = false;             ///< not trained: no gradient, no optimizer state
   [[nodiscard]] std::int64_t local_elements() const {
     std::int64_t product = 1;
     for (const std::int64_t extent : local) product *= extent;
@@ -183,22 +209,22 @@ struct ChunkOp {
   int position = 0;           ///< block position in execution order of that pass
   bool before = false;        ///< issued before that block; else after it
   When when = When::every;
-  Op op;                      ///< reads and writes are empty; memory is in `allocates` and `frees`
-  int needed_at = -1;         ///< block position whose compute waits for it; -1: waited for at step end
-  int waits_for = -1;         ///< a prefetch: issued, but starts only once this block position has begun; -1: at once
-  Bytes allocates;            ///< at issue
-  Bytes frees;                ///< when the block at `freed_after` has run
+  Op op;              ///< reads and writes are empty; memory is in `allocates` and `frees`
+  int needed_at = -1; ///< block position whose compute waits for it; -1: waited for at step end
+  int waits_for = -1; ///< a prefetch: issued, but starts only once this block position has begun; -1: at once
+  Bytes allocates;    ///< at issue
+  Bytes frees;        ///< when the block at `freed_after` has run
   int freed_after = -1;
   MemoryPart memory_part = MemoryPart::buckets;
-  std::vector<int> covers;    ///< block positions whose parameters it reduces or gathers, in ascending order
+  std::vector<int> covers; ///< block positions whose parameters it reduces or gathers, in ascending order
   bool operator==(const ChunkOp&) const = default;
 };
 
 struct Chunk {
-  int index = 0;                ///< chunk of the role
-  int depth = 0;                ///< position in the model: chunk * stages + stage
-  std::vector<int> blocks;      ///< indices into Program::blocks, forward order
-  std::vector<int> layers;      ///< model layer of each block; -1 embedding, head
+  int index = 0;           ///< chunk of the role
+  int depth = 0;           ///< position in the model: chunk * stages + stage
+  std::vector<int> blocks; ///< indices into Program::blocks, forward order
+  std::vector<int> layers; ///< model layer of each block; -1 embedding, head
   std::vector<ChunkOp> between;
   bool operator==(const Chunk&) const = default;
 };
@@ -218,8 +244,8 @@ struct Instruction {
   Pass pass = Pass::forward; ///< slot: forward, backward, input, weight; transfers: forward or backward
   int chunk = 0;             ///< transfers: the chunk on this stage that sends or receives
   int micro_batch = 0;
-  int peer = 0;              ///< transfers: stage offset in the pipeline, +1 or -1 (wraps)
-  int batch = -1;            ///< transfers issued as one batch share a number; -1 alone
+  int peer = 0;   ///< transfers: stage offset in the pipeline, +1 or -1 (wraps)
+  int batch = -1; ///< transfers issued as one batch share a number; -1 alone
   int step = -1;
   bool operator==(const Instruction&) const = default;
 };
@@ -236,11 +262,11 @@ struct Role {
   int stage = 0;
   std::vector<Chunk> chunks;
   std::vector<Instruction> instructions;
-  std::vector<Op> step;                ///< ops at the end of the step, in order
-  std::vector<Bytes> step_peak;        ///< transient of each step op above the persistent set
+  std::vector<Op> step;         ///< ops at the end of the step, in order
+  std::vector<Bytes> step_peak; ///< transient of each step op above the persistent set
   std::vector<Persistent> persistent;
-  Bytes outside;                       ///< device memory outside the allocator: context, communicators
-  Bytes boundary;                      ///< bytes of one activation at a chunk boundary on this rank
+  Bytes outside;  ///< device memory outside the allocator: context, communicators
+  Bytes boundary; ///< bytes of one activation at a chunk boundary on this rank
   bool operator==(const Role&) const = default;
 };
 
@@ -252,14 +278,14 @@ struct Program {
   bool split_backward = false; ///< schedule uses I and W
   bool blocking_p2p = false;
   std::vector<Block> blocks;
-  std::vector<Role> roles; ///< one per stage
+  std::vector<Role> roles;  ///< one per stage
   double fragmentation = 0; ///< reserved = allocated * (1 + fragmentation)
   bool operator==(const Program&) const = default;
 };
 
 /// Derives `waits`, `frees` and the memory folds of a block from reads and writes: straight-line liveness over forward
-/// then backward (and forward, input, weight when `split`). A buffer read by a transfer lives until an op on the compute
-/// stream waits for what the transfer wrote.
+/// then backward (and forward, input, weight when `split`). A buffer read by a transfer lives until an op on the
+/// compute stream waits for what the transfer wrote.
 void finish_block(Block& block, bool split);
 
 /// Calls `visit(op, block_position, model_layer)` for every op of a slot in issue order, chunk collectives included

@@ -7,8 +7,12 @@
 namespace foretrain {
 namespace {
 
-constexpr std::size_t index(Group group) { return static_cast<std::size_t>(group); }
-constexpr std::size_t index(Axis axis) { return static_cast<std::size_t>(axis); }
+constexpr std::size_t index(Group group) {
+  return static_cast<std::size_t>(group);
+}
+constexpr std::size_t index(Axis axis) {
+  return static_cast<std::size_t>(axis);
+}
 
 /// Members of a run that lie together in one group of `fanout` ranks. Where runs straddle a boundary the worst one
 /// counts: the largest divisor of the extent whose span divides the fan-out.
@@ -40,7 +44,8 @@ Mesh::Mesh(const Layout& layout, std::vector<int> fanouts)
   const Run shard{layout.dp_shard, dp_stride};
   const Run replicate{layout.dp_replicate, dp_stride * layout.dp_shard};
   const Run dp{layout.dp(), dp_stride};
-  const int ulysses = layout.context_parallel.kind == ContextKind::ulysses_ring ? layout.context_parallel.ulysses : layout.cp;
+  const int ulysses =
+      layout.context_parallel.kind == ContextKind::ulysses_ring ? layout.context_parallel.ulysses : layout.cp;
   define(Group::tp, {tp});
   define(Group::cp, {cp});
   define(Group::cp_inner, {Run{ulysses, cp.stride}});
@@ -58,8 +63,7 @@ Mesh::Mesh(const Layout& layout, std::vector<int> fanouts)
   define(Group::ep, within_stage(layout.etp, layout.ep, layout.placement));
   define(Group::ep_etp, within_stage(1, layout.ep * layout.etp, layout.placement));
   define(Group::expert_data, within_stage(layout.ep * layout.etp, expert_data, layout.placement));
-  const int expert_shard =
-      expert_data % layout.dp_replicate == 0 ? expert_data / layout.dp_replicate : expert_data;
+  const int expert_shard = expert_data % layout.dp_replicate == 0 ? expert_data / layout.dp_replicate : expert_data;
   define(Group::expert_shard, within_stage(layout.ep * layout.etp, expert_shard, layout.placement));
 }
 

@@ -13,18 +13,18 @@ namespace foretrain {
 enum class Group {
   tp,
   cp,
-  cp_inner,         ///< Ulysses part of ulysses-ring
-  cp_outer,         ///< ring part of ulysses-ring
+  cp_inner, ///< Ulysses part of ulysses-ring
+  cp_outer, ///< ring part of ulysses-ring
   pp,
   ep,
   etp,
-  ep_etp,           ///< all ranks that hold one copy of a layer's experts
-  data,             ///< dp * cp
-  shard,            ///< dp_shard * cp: parameters and optimizer state are sharded here
-  replicate,        ///< dp_replicate
+  ep_etp,    ///< all ranks that hold one copy of a layer's experts
+  data,      ///< dp * cp
+  shard,     ///< dp_shard * cp: parameters and optimizer state are sharded here
+  replicate, ///< dp_replicate
   expert_data,
-  expert_shard,     ///< expert_data without dp_replicate
-  embedding,        ///< first and last stage
+  expert_shard, ///< expert_data without dp_replicate
+  embedding,    ///< first and last stage
   world,
 };
 inline constexpr int kGroups = 15;

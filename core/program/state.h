@@ -9,14 +9,15 @@
 
 namespace foretrain {
 
-/// Bytes of one element of model state before sharding, by recipe. Megatron-LM docs/user-guide/features/dist_optimizer.md:
-/// bf16 weights with fp32 gradients 2 + 4 + 4 + 4 + 4 = 18, with bf16 gradients 16, fp16 20, fp32 16.
+/// Bytes of one element of model state before sharding, by recipe. Megatron-LM
+/// docs/user-guide/features/dist_optimizer.md: bf16 weights with fp32 gradients 2 + 4 + 4 + 4 + 4 = 18, with bf16
+/// gradients 16, fp16 20, fp32 16.
 struct StateWidths {
   double parameter = 0;
-  double gradient = 0;       ///< the buffer into which micro-batches accumulate
-  double gradient_copy = 0;  ///< further gradient copy that is sharded with the optimizer (fp16's fp32 copy; ZeRO-2's)
+  double gradient = 0;      ///< the buffer into which micro-batches accumulate
+  double gradient_copy = 0; ///< further gradient copy that is sharded with the optimizer (fp16's fp32 copy; ZeRO-2's)
   double master = 0;
-  double moments = 0;        ///< of element-wise optimizers; Adafactor and Muon depend on the shape
+  double moments = 0; ///< of element-wise optimizers; Adafactor and Muon depend on the shape
 };
 [[nodiscard]] StateWidths state_widths(const JobSpec& job, const Semantics& semantics, const ShardingChoice& sharding);
 
@@ -35,15 +36,15 @@ struct StateBytes {
 /// State of one parameter whose optimizer state (and, by `sharding`, gradient and weight) is spread over `shard` ranks.
 /// A frozen one has its weight alone; one that lies quantised has it in the recipe's type.
 [[nodiscard]] StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job,
-                                     const Semantics& semantics, const LowPrecision& low, const ShardingChoice& sharding,
-                                     bool offload);
+                                     const Semantics& semantics, const LowPrecision& low,
+                                     const ShardingChoice& sharding, bool offload);
 
-/// Memory traffic of the optimizer step per owned element: AdamW with fp32 state reads gradient, weight and two moments and
-/// writes weight, moments and the half-precision copy: 30 bytes.
+/// Memory traffic of the optimizer step per owned element: AdamW with fp32 state reads gradient, weight and two moments
+/// and writes weight, moments and the half-precision copy: 30 bytes.
 [[nodiscard]] double optimizer_traffic(const JobSpec& job, const Semantics& semantics, const ShardingChoice& sharding);
 
-/// DeepSpeed's own estimate of model states on one GPU (deepspeed/runtime/zero/stage3.py and stage_1_and_2.py): what its
-/// users compare against. `parameters` whole model, `largest_layer` elements, `world` GPUs.
+/// DeepSpeed's own estimate of model states on one GPU (deepspeed/runtime/zero/stage3.py and stage_1_and_2.py): what
+/// its users compare against. `parameters` whole model, `largest_layer` elements, `world` GPUs.
 enum class ZeroOffload { none, optimizer, optimizer_and_parameters };
 [[nodiscard]] Bytes deepspeed_estimate(int stage, std::int64_t parameters, std::int64_t largest_layer, int world,
                                        ZeroOffload offload);

@@ -111,16 +111,18 @@ template <> struct Described<FabricModel> {
 template <> struct Described<CollectiveTable> {
   static constexpr const char* name = "collective table";
   static constexpr const char* doc = "Measured durations of a collective by message size.";
-  static constexpr auto members = std::tuple{
-      required("kind", &CollectiveTable::kind, "which collective"),
-      required("per_node", &CollectiveTable::per_node, "devices per node").between(1, 100000),
-      optional("nodes", &CollectiveTable::nodes, "nodes").between(1, 100000),
-      optional("network", &CollectiveTable::network, "network per device; nodes > 1").between(1, 1e15),
-      optional("latency", &CollectiveTable::latency, "latency of the link that it was measured on; needed with nodes > 1").between(0, 1),
-      required("log2_bytes", &CollectiveTable::log2_bytes, "sizes, ascending").between(0, 50),
-      required("microseconds", &CollectiveTable::microseconds, "durations").between(0.001, 1e12),
-      required("evidence", &CollectiveTable::evidence, "what the figures rest on"),
-      required("source", &CollectiveTable::source, "where they come from")};
+  static constexpr auto members =
+      std::tuple{required("kind", &CollectiveTable::kind, "which collective"),
+                 required("per_node", &CollectiveTable::per_node, "devices per node").between(1, 100000),
+                 optional("nodes", &CollectiveTable::nodes, "nodes").between(1, 100000),
+                 optional("network", &CollectiveTable::network, "network per device; nodes > 1").between(1, 1e15),
+                 optional("latency", &CollectiveTable::latency,
+                          "latency of the link that it was measured on; needed with nodes > 1")
+                     .between(0, 1),
+                 required("log2_bytes", &CollectiveTable::log2_bytes, "sizes, ascending").between(0, 50),
+                 required("microseconds", &CollectiveTable::microseconds, "durations").between(0.001, 1e12),
+                 required("evidence", &CollectiveTable::evidence, "what the figures rest on"),
+                 required("source", &CollectiveTable::source, "where they come from")};
   static Result<void> check(const CollectiveTable& value, const Where& where) {
     if (value.log2_bytes.size() < 2) return fail(where.at("log2_bytes").text(), "fewer than two sizes");
     if (value.log2_bytes.size() != value.microseconds.size())

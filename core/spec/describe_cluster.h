@@ -120,7 +120,9 @@ template <> struct Described<ClusterSpec> {
           .between(1, kMostDevices),
       optional("host_link", &T::host_link, "Device to host memory, one direction.").between(kSlowestRate, kFastestLink),
       optional("host_memory", &T::host_memory, "Host memory of a machine.").between(1, 1e18),
-      optional("ranks_per_processor", &T::ranks_per_processor, "Ranks that share one processor: the device's figures are one rank's share.").between(1, 1e4),
+      optional("ranks_per_processor", &T::ranks_per_processor,
+               "Ranks that share one processor: the device's figures are one rank's share.")
+          .between(1, 1e4),
       optional("cost_per_device_hour", &T::cost_per_device_hour, "In any currency; the cost objective needs it.")
           .between(0, 1e9),
       optional("source", &T::source, "Where the figures come from."),

@@ -33,7 +33,8 @@ template <> struct EnumNames<RoutingKind> {
   static constexpr std::array names = {std::pair{RoutingKind::balanced, "balanced"},
                                        std::pair{RoutingKind::imbalanced, "imbalanced"}};
   static constexpr std::array refused = {
-      std::pair{"real", "no published measurement says how unevenly a trained router spreads tokens; write imbalanced with a factor of your own"}};
+      std::pair{"real", "no published measurement says how unevenly a trained router spreads tokens; write imbalanced "
+                        "with a factor of your own"}};
 };
 template <> struct EnumNames<AttentionKernel> {
   static constexpr std::array names = {std::pair{AttentionKernel::flash, "flash"},
@@ -41,14 +42,14 @@ template <> struct EnumNames<AttentionKernel> {
                                        std::pair{AttentionKernel::eager, "eager"}};
 };
 template <> struct EnumNames<NormKernel> {
-  static constexpr std::array names = {std::pair{NormKernel::fused, "fused"}, std::pair{NormKernel::unfused, "unfused"}};
+  static constexpr std::array names = {std::pair{NormKernel::fused, "fused"},
+                                       std::pair{NormKernel::unfused, "unfused"}};
 };
 template <> struct EnumNames<CrossEntropy> {
-  static constexpr std::array names = {std::pair{CrossEntropy::fused, "fused"},
-                                       std::pair{CrossEntropy::vocab_parallel, "vocab-parallel"},
-                                       std::pair{CrossEntropy::plain, "plain"},
-                                       std::pair{CrossEntropy::gathered, "gathered"},
-                                       std::pair{CrossEntropy::compiled, "compiled"}};
+  static constexpr std::array names = {
+      std::pair{CrossEntropy::fused, "fused"}, std::pair{CrossEntropy::vocab_parallel, "vocab-parallel"},
+      std::pair{CrossEntropy::plain, "plain"}, std::pair{CrossEntropy::gathered, "gathered"},
+      std::pair{CrossEntropy::compiled, "compiled"}};
 };
 
 template <> struct Described<OptimizerChoice> {
@@ -151,7 +152,8 @@ template <> struct Described<JobSpec> {
                      job.precision == Precision::fp8_blockwise || job.precision == Precision::mxfp8 ||
                      job.precision == Precision::nvfp4;
     if (job.quantised_weights && !low)
-      return fail(where.at("quantised_weights").text(), fmt::format("precision {} quantises nothing", name_of(job.precision)),
+      return fail(where.at("quantised_weights").text(),
+                  fmt::format("precision {} quantises nothing", name_of(job.precision)),
                   "leave it out, or take an 8- or 4-bit precision");
     constexpr double kShareTolerance = 1e-6; // shares written with a few digits
     double shares = 0;

@@ -96,7 +96,8 @@ template <> struct Described<RecomputeChoice> {
   static constexpr const char* name = "recompute";
   static constexpr const char* doc = "Activations that are computed again in the backward pass.";
   static constexpr auto members = std::tuple{
-      optional("kind", &T::kind, "none, whole layers (full), parts of layers (selective), or all but what a policy keeps (operators)."),
+      optional("kind", &T::kind,
+               "none, whole layers (full), parts of layers (selective), or all but what a policy keeps (operators)."),
       optional("method", &T::method, "uniform: a checkpoint every `count` layers; block: the first `count` of a stage.")
           .only_for("full"),
       optional("count", &T::count, "Layers; left out = 1 for uniform, all for block.").between(1, 1e5).only_for("full"),

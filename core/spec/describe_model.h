@@ -14,7 +14,8 @@ template <> struct EnumNames<QkNorm> {
                                        std::pair{QkNorm::full_width, "full-width"}};
 };
 template <> struct EnumNames<NormPlacement> {
-  static constexpr std::array names = {std::pair{NormPlacement::before, "before"}, std::pair{NormPlacement::after, "after"},
+  static constexpr std::array names = {std::pair{NormPlacement::before, "before"},
+                                       std::pair{NormPlacement::after, "after"},
                                        std::pair{NormPlacement::around, "around"}};
 };
 
@@ -115,7 +116,8 @@ template <> struct Described<ModelSpec> {
       optional("tied_embeddings", &T::tied_embeddings, "Input and output table are one."),
       optional("norm", &T::norm, "Kind of norm."),
       optional("norms_per_layer", &T::norms_per_layer, "Norms in a layer, query and key norms apart.").between(0, 16),
-      optional("norm_placement", &T::norm_placement, "Where the norms of a layer stand: before each half, after it, or both."),
+      optional("norm_placement", &T::norm_placement,
+               "Where the norms of a layer stand: before each half, after it, or both."),
       optional("final_norm", &T::final_norm, "A norm before the head."),
       optional("embedding_norm", &T::embedding_norm, "A norm after the embedding."),
       optional("learned_positions", &T::learned_positions, "Rows of a learned position table; 0 = none.")
@@ -131,8 +133,11 @@ template <> struct Described<ModelSpec> {
       optional("output_gate", &T::output_gate, "The attention output is gated by a second query-sized projection."),
       optional("parallel_block", &T::parallel_block, "Attention and feed-forward read the same input."),
       optional("scaled_embedding", &T::scaled_embedding, "The embedding is multiplied by a constant."),
-      optional("attention_softcap", &T::attention_softcap, "Attention scores are capped by this times tanh; 0 = they are not.").between(0, 1e6),
-      optional("logit_softcap", &T::logit_softcap, "The logits are capped by this times tanh; 0 = they are not.").between(0, 1e6),
+      optional("attention_softcap", &T::attention_softcap,
+               "Attention scores are capped by this times tanh; 0 = they are not.")
+          .between(0, 1e6),
+      optional("logit_softcap", &T::logit_softcap, "The logits are capped by this times tanh; 0 = they are not.")
+          .between(0, 1e6),
       optional("latent", &T::latent, "Multi-head latent attention."),
       optional("moe", &T::moe, "Mixture of experts."),
       optional("window", &T::window, "Sliding-window attention."),

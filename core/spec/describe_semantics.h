@@ -17,17 +17,21 @@ template <> struct EnumNames<SemanticsFamily> {
 };
 
 template <> struct EnumNames<KeptOutput> {
-  static constexpr std::array names = {
-      std::pair{KeptOutput::query, "query"},         std::pair{KeptOutput::key, "key"},
-      std::pair{KeptOutput::value, "value"},         std::pair{KeptOutput::attention, "attention"},
-      std::pair{KeptOutput::attention_out, "attention-out"}, std::pair{KeptOutput::gate, "gate"},
-      std::pair{KeptOutput::up, "up"},               std::pair{KeptOutput::down, "down"}};
+  static constexpr std::array names = {std::pair{KeptOutput::query, "query"},
+                                       std::pair{KeptOutput::key, "key"},
+                                       std::pair{KeptOutput::value, "value"},
+                                       std::pair{KeptOutput::attention, "attention"},
+                                       std::pair{KeptOutput::attention_out, "attention-out"},
+                                       std::pair{KeptOutput::gate, "gate"},
+                                       std::pair{KeptOutput::up, "up"},
+                                       std::pair{KeptOutput::down, "down"}};
 };
 
 template <> struct EnumNames<BlockFeature> {
-  static constexpr std::array names = {std::pair{BlockFeature::parallel, "parallel"}, std::pair{BlockFeature::joint_parallel, "joint-parallel"},
-                                       std::pair{BlockFeature::norms_after, "norms-after"}, std::pair{BlockFeature::norms_around, "norms-around"},
-                                       std::pair{BlockFeature::softcap, "softcap"}};
+  static constexpr std::array names = {
+      std::pair{BlockFeature::parallel, "parallel"}, std::pair{BlockFeature::joint_parallel, "joint-parallel"},
+      std::pair{BlockFeature::norms_after, "norms-after"}, std::pair{BlockFeature::norms_around, "norms-around"},
+      std::pair{BlockFeature::softcap, "softcap"}};
 };
 
 namespace detail {

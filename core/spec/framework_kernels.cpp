@@ -9,7 +9,8 @@ namespace foretrain {
 namespace {
 
 std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
@@ -25,7 +26,8 @@ Result<double> factor(const Json& table, const DeviceSpec& device, const std::st
 }
 
 /// Speed of a generation of attention kernels relative to the one that the device was calibrated with.
-Result<double> speed_of(const Json& file, const std::string& generation, const DeviceSpec& device, const std::string& where) {
+Result<double> speed_of(const Json& file, const std::string& generation, const DeviceSpec& device,
+                        const std::string& where) {
   const Json::json_pointer at("/attention/" + generation);
   if (!file.contains(at) || !file.at(at).is_object())
     return fail(where + at.to_string(), "'" + generation + "' is no listed generation of attention kernels");

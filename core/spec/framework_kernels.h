@@ -9,8 +9,8 @@
 
 namespace foretrain {
 
-/// A framework on a device of this kind: how fast its hosts launch, and how its kernels compare with those that the device
-/// was calibrated with (data/kernels.json).
+/// A framework on a device of this kind: how fast its hosts launch, and how its kernels compare with those that the
+/// device was calibrated with (data/kernels.json).
 struct OnDevice {
   Semantics semantics;     ///< launch times scaled by the speed of such devices' hosts
   Calibration calibration; ///< attention at the speed of the framework's generation, streaming kernels with its traffic

@@ -11,8 +11,9 @@
 
 namespace foretrain {
 
-/// Where 80 % of measured figures lie, as multiples of the predicted one. `own` is what is left between plans of one study
-/// once the error that they share (model, device, cluster) is taken off: differences are known better than values.
+/// Where 80 % of measured figures lie, as multiples of the predicted one. `own` is what is left between plans of one
+/// study once the error that they share (model, device, cluster) is taken off: differences are known better than
+/// values.
 struct Interval {
   double low = 0;
   double high = 0;

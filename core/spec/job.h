@@ -15,13 +15,18 @@ enum class DType { fp64, fp32, bf16, fp16, fp8, fp4, int64, int8 };
 [[nodiscard]] constexpr int bits_of(DType type) {
   switch (type) {
   case DType::fp64:
-  case DType::int64: return 64;
-  case DType::fp32: return 32;
+  case DType::int64:
+    return 64;
+  case DType::fp32:
+    return 32;
   case DType::bf16:
-  case DType::fp16: return 16;
+  case DType::fp16:
+    return 16;
   case DType::fp8:
-  case DType::int8: return 8;
-  case DType::fp4: return 4;
+  case DType::int8:
+    return 8;
+  case DType::fp4:
+    return 4;
   }
   return 0;
 }
@@ -42,8 +47,8 @@ enum class OptimizerKind { adamw, lion, sgd, adafactor, muon, adamw_8bit };
 
 struct OptimizerChoice {
   OptimizerKind kind = OptimizerKind::adamw;
-  DType moments = DType::fp32;       ///< dtype of the moments (adamw, lion, sgd with momentum, muon)
-  bool momentum = true;              ///< sgd only
+  DType moments = DType::fp32; ///< dtype of the moments (adamw, lion, sgd with momentum, muon)
+  bool momentum = true;        ///< sgd only
   bool operator==(const OptimizerChoice&) const = default;
 };
 
@@ -54,7 +59,7 @@ enum class RoutingKind {
 
 struct RoutingChoice {
   RoutingKind kind = RoutingKind::balanced;
-  double imbalance = 1; ///< busiest expert rank / mean, ≥ 1
+  double imbalance = 1;                  ///< busiest expert rank / mean, ≥ 1
   std::optional<double> capacity_factor; ///< drops above capacity and pads below; absent = dropless
   bool operator==(const RoutingChoice&) const = default;
 };
@@ -69,18 +74,18 @@ enum class NormKernel {
   unfused, ///< eager operators: the input in fp32 and the normalised value before the weight stay too
 };
 enum class CrossEntropy {
-  fused,    ///< gradient written over the logits
+  fused,          ///< gradient written over the logits
   vocab_parallel, ///< fp32 copy beside the logits (Megatron unfused)
-  plain,    ///< logits, fp32 cast, log-softmax and gradient all live (eager frameworks)
-  gathered, ///< plain, over the whole vocabulary on every tensor-parallel rank
-  compiled, ///< logits in their own type stay, the gradient is written beside them (torch.compile)
+  plain,          ///< logits, fp32 cast, log-softmax and gradient all live (eager frameworks)
+  gathered,       ///< plain, over the whole vocabulary on every tensor-parallel rank
+  compiled,       ///< logits in their own type stay, the gradient is written beside them (torch.compile)
 };
 
 /// Linear layers that may carry an adapter.
 enum class AdapterTarget { qkv, attention_out, ffn_up, ffn_down };
 
-/// Low-rank adapters (LoRA, arXiv:2106.09685): every weight of the model is frozen; beside each target of `out` rows and
-/// `in` columns a product of `out × rank` and `rank × in` is trained.
+/// Low-rank adapters (LoRA, arXiv:2106.09685): every weight of the model is frozen; beside each target of `out` rows
+/// and `in` columns a product of `out × rank` and `rank × in` is trained.
 struct LoraChoice {
   int rank = 16;
   std::vector<AdapterTarget> targets = {AdapterTarget::qkv, AdapterTarget::attention_out}; ///< sorted, no duplicates
@@ -99,20 +104,20 @@ struct JobSpec {
   std::int64_t global_batch = 0; ///< sequences per optimizer step
   Precision precision = Precision::bf16;
   bool quantised_weights = false; ///< 8- and 4-bit recipes: weights of linear layers lie and travel in that type alone
-  DType gradient = DType::fp32;  ///< dtype in which gradients accumulate and are reduced
+  DType gradient = DType::fp32;   ///< dtype in which gradients accumulate and are reduced
   OptimizerChoice optimizer;
   double dropout = 0;
   RoutingChoice routing;
   AttentionKernel attention = AttentionKernel::flash;
   NormKernel norm = NormKernel::fused;
-  bool deterministic = false; ///< kernels that give the same bits every time; may take others than usual
+  bool deterministic = false;                ///< kernels that give the same bits every time; may take others than usual
   std::optional<CrossEntropy> cross_entropy; ///< absent: what the semantics do by default
-  bool compiled = false;                     ///< kernels are compiled (torch.compile) where the framework leaves a choice
-  std::optional<LoraChoice> lora;            ///< absent: every weight is trained
-  bool expandable_segments = false;          ///< allocator setting: less fragmentation
-  std::optional<int> vocab_extra;            ///< rows the tokenizer adds before padding; absent: the semantics' figure
-  std::string semantics = "megatron-core";   ///< id in data/semantics
-  std::vector<LengthBin> packed;             ///< empty: every sequence has the full length
+  bool compiled = false;                   ///< kernels are compiled (torch.compile) where the framework leaves a choice
+  std::optional<LoraChoice> lora;          ///< absent: every weight is trained
+  bool expandable_segments = false;        ///< allocator setting: less fragmentation
+  std::optional<int> vocab_extra;          ///< rows the tokenizer adds before padding; absent: the semantics' figure
+  std::string semantics = "megatron-core"; ///< id in data/semantics
+  std::vector<LengthBin> packed;           ///< empty: every sequence has the full length
   bool operator==(const JobSpec&) const = default;
 };
 

@@ -90,11 +90,11 @@ struct OffloadChoice {
 
 /// What runs beside compute. A switch that the semantics cannot do is an error when it is on.
 struct OverlapChoice {
-  bool tp = false;          ///< tensor-parallel collectives pipelined with their GEMM (userbuffers, async TP)
-  bool dp_gradients = true; ///< gradient reduction during the last backward
+  bool tp = false;           ///< tensor-parallel collectives pipelined with their GEMM (userbuffers, async TP)
+  bool dp_gradients = true;  ///< gradient reduction during the last backward
   bool dp_parameters = true; ///< parameter gather during the next forward
-  bool p2p = true;          ///< pipeline transfers beside compute where the schedule allows it
-  bool moe = false;         ///< expert all-to-all beside compute of another micro-batch
+  bool p2p = true;           ///< pipeline transfers beside compute where the schedule allows it
+  bool moe = false;          ///< expert all-to-all beside compute of another micro-batch
   bool operator==(const OverlapChoice&) const = default;
 };
 

@@ -106,8 +106,8 @@ MaybeSkip set_job(const Measurement& row, const MeasuredNames& names, const Sema
   // Context parallelism runs in fused kernels alone: a run that had it had them.
   if (const std::string* attention = extra(row, "attention"))
     job.attention = *attention == "flash" || row.cp.value_or(1) > 1 ? AttentionKernel::flash
-                    : *attention == "eager"                           ? AttentionKernel::eager
-                                                                      : AttentionKernel::unfused;
+                    : *attention == "eager"                         ? AttentionKernel::eager
+                                                                    : AttentionKernel::unfused;
   job.dropout = row.dropout.value_or(0);
   if (const std::string* text = extra(row, "capacity_factor")) {
     double factor = 0;
@@ -148,8 +148,8 @@ Result<ClusterOrSkip> cluster_of(const Measurement& row, const MeasuredNames::Ma
   return ClusterOrSkip(std::move(cluster));
 }
 
-/// A run shares its machine with others, or waits for something else, where the middle half of its steps spreads over more
-/// than a tenth of their median: what it says of a step is no better known. Sources that state quartiles only.
+/// A run shares its machine with others, or waits for something else, where the middle half of its steps spreads over
+/// more than a tenth of their median: what it says of a step is no better known. Sources that state quartiles only.
 bool is_unsteady(const Measurement& row) {
   constexpr double kMostSpread = 0.1;
   const std::string* low = extra(row, "step_time_p25");

@@ -52,19 +52,19 @@ struct LatentAttention {
 };
 
 struct MoeSpec {
-  int experts = 0;              ///< routed experts per layer
-  int top_k = 0;                ///< experts that a token visits
-  int ffn = 0;                  ///< width of one routed expert
-  int shared_ffn = 0;           ///< total width of the shared experts; 0 = none
-  bool shared_gate = false;     ///< h parameters that gate the shared expert (Qwen2-MoE)
-  bool router_bias = false;     ///< bias in the router's linear layer (gpt-oss)
-  bool correction_bias = false; ///< auxiliary-loss-free balancing bias, `experts` parameters (DeepSeek-V3)
-  bool expert_bias = false;     ///< biases inside the experts (gpt-oss)
-  int first_dense = 0;          ///< leading layers with a dense feed-forward
-  int every = 1;                ///< after the dense prefix, layer i is MoE iff (i + 1) % every == 0
+  int experts = 0;               ///< routed experts per layer
+  int top_k = 0;                 ///< experts that a token visits
+  int ffn = 0;                   ///< width of one routed expert
+  int shared_ffn = 0;            ///< total width of the shared experts; 0 = none
+  bool shared_gate = false;      ///< h parameters that gate the shared expert (Qwen2-MoE)
+  bool router_bias = false;      ///< bias in the router's linear layer (gpt-oss)
+  bool correction_bias = false;  ///< auxiliary-loss-free balancing bias, `experts` parameters (DeepSeek-V3)
+  bool expert_bias = false;      ///< biases inside the experts (gpt-oss)
+  int first_dense = 0;           ///< leading layers with a dense feed-forward
+  int every = 1;                 ///< after the dense prefix, layer i is MoE iff (i + 1) % every == 0
   std::vector<int> dense_layers; ///< further layers with a dense feed-forward, by index
-  int groups = 1;               ///< expert groups of group-limited routing
-  int top_groups = 1;           ///< groups a token may visit
+  int groups = 1;                ///< expert groups of group-limited routing
+  int top_groups = 1;            ///< groups a token may visit
   bool operator==(const MoeSpec&) const = default;
 };
 
@@ -101,30 +101,30 @@ struct ModelSpec {
   std::string name;
   int layers = 0;
   int hidden = 0;
-  int heads = 0;    ///< query heads
-  int kv_heads = 0; ///< key and value heads; divides `heads`
-  int head_dim = 0; ///< may differ from hidden / heads
-  int ffn = 0;      ///< width of the dense feed-forward; 0 when no layer has one
+  int heads = 0;     ///< query heads
+  int kv_heads = 0;  ///< key and value heads; divides `heads`
+  int head_dim = 0;  ///< may differ from hidden / heads
+  int ffn = 0;       ///< width of the dense feed-forward; 0 when no layer has one
   bool gated = true; ///< three matrices (SwiGLU, GeGLU) instead of two
-  int vocab = 0;    ///< rows of the embedding table, before padding for tensor parallelism
+  int vocab = 0;     ///< rows of the embedding table, before padding for tensor parallelism
   bool tied_embeddings = false;
   NormKind norm = NormKind::rms;
   int norms_per_layer = 2; ///< 1: parallel halves that share a norm, or a block of one half
   NormPlacement norm_placement = NormPlacement::before;
   bool final_norm = true;
-  bool embedding_norm = false; ///< a norm after the embedding (BLOOM)
-  int learned_positions = 0;   ///< rows of a learned position table; 0 = rotary, ALiBi or none
+  bool embedding_norm = false;  ///< a norm after the embedding (BLOOM)
+  int learned_positions = 0;    ///< rows of a learned position table; 0 = rotary, ALiBi or none
   int embedding_projection = 0; ///< width of the word embedding when it is projected to hidden (OPT-350M); 0 = hidden
   bool qkv_bias = false;
   bool out_bias = false; ///< bias of the attention output projection
   bool mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
-  bool attention_sinks = false; ///< one learned logit per head (gpt-oss)
-  bool output_gate = false;     ///< attention output gated by a second query-sized projection (Qwen3-Next)
-  bool parallel_block = false;  ///< attention and feed-forward read the same input (Falcon, GPT-NeoX)
+  bool attention_sinks = false;  ///< one learned logit per head (gpt-oss)
+  bool output_gate = false;      ///< attention output gated by a second query-sized projection (Qwen3-Next)
+  bool parallel_block = false;   ///< attention and feed-forward read the same input (Falcon, GPT-NeoX)
   bool scaled_embedding = false; ///< the embedding is multiplied by a constant (Gemma)
-  double attention_softcap = 0; ///< scores become cap · tanh(score / cap) (Gemma 2); 0 = they do not
-  double logit_softcap = 0;     ///< the same of the logits
+  double attention_softcap = 0;  ///< scores become cap · tanh(score / cap) (Gemma 2); 0 = they do not
+  double logit_softcap = 0;      ///< the same of the logits
   std::optional<LatentAttention> latent;
   std::optional<MoeSpec> moe;
   std::optional<SlidingWindow> window;
@@ -133,11 +133,11 @@ struct ModelSpec {
   /// One letter per layer when the token mixers differ; empty = all alike. `A` attention, `L` latent, `D` gated delta,
   /// `I` lightning, `M` mamba block alone, `*` attention block alone, `-` dense feed-forward alone, `E` MoE alone.
   std::string pattern;
-  int mtp_layers = 0;                 ///< multi-token-prediction layers after the last
-  bool mtp_own_embeddings = false;    ///< the checkpoint stores private copies of embedding and head for them
-  int maximum_positions = 0;          ///< longest sequence the configuration names; 0 = not stated
-  std::vector<std::string> notes;     ///< what a reader left out, for example "vision tower not counted"
-  std::string source;                 ///< where the numbers come from: a published configuration or paper
+  int mtp_layers = 0;              ///< multi-token-prediction layers after the last
+  bool mtp_own_embeddings = false; ///< the checkpoint stores private copies of embedding and head for them
+  int maximum_positions = 0;       ///< longest sequence the configuration names; 0 = not stated
+  std::vector<std::string> notes;  ///< what a reader left out, for example "vision tower not counted"
+  std::string source;              ///< where the numbers come from: a published configuration or paper
   bool operator==(const ModelSpec&) const = default;
 };
 
@@ -165,12 +165,12 @@ inline constexpr int kMaximumLayers = 1'000'000;
 
 /// Parameters by group. All counts are of the whole model; a count past int64 (9.2e18) stays at its maximum.
 struct ParameterCount {
-  std::int64_t total = 0;               ///< every parameter once (a tied table once), MTP excluded
-  std::int64_t active = 0;              ///< parameters a token touches: top_k instead of all experts; embeddings counted
+  std::int64_t total = 0;  ///< every parameter once (a tied table once), MTP excluded
+  std::int64_t active = 0; ///< parameters a token touches: top_k instead of all experts; embeddings counted
   std::int64_t active_no_input_embedding = 0; ///< as above without the input table (a tied table stays: it is the head)
-  std::int64_t embedding = 0;           ///< input table, positions and embedding norm
-  std::int64_t head = 0;                ///< output table; 0 when tied
-  std::int64_t mtp = 0;                 ///< multi-token-prediction layers, private tables included where stored
+  std::int64_t embedding = 0;                 ///< input table, positions and embedding norm
+  std::int64_t head = 0;                      ///< output table; 0 when tied
+  std::int64_t mtp = 0;                       ///< multi-token-prediction layers, private tables included where stored
   bool operator==(const ParameterCount&) const = default;
 };
 

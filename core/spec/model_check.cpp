@@ -135,13 +135,17 @@ Result<void> check_linear(const ModelSpec& model, const std::string& where) {
 Result<void> check_norms(const ModelSpec& model, const std::string& where) {
   const bool around = model.norm_placement == NormPlacement::around;
   if (around != (model.norms_per_layer == 4))
-    return fail(where + "/norms_per_layer", fmt::format("{} with norm_placement {}", model.norms_per_layer, around ? "around" : "before or after"),
-                around ? "norms around both halves are 4" : "4 norms stand around the halves: norm_placement \"around\"");
+    return fail(where + "/norms_per_layer",
+                fmt::format("{} with norm_placement {}", model.norms_per_layer, around ? "around" : "before or after"),
+                around ? "norms around both halves are 4"
+                       : "4 norms stand around the halves: norm_placement \"around\"");
   if (model.norm_placement == NormPlacement::before) return {};
   if (model.parallel_block)
-    return fail(where + "/norm_placement", "norms after the halves of a parallel block", "parallel halves have norms before them");
+    return fail(where + "/norm_placement", "norms after the halves of a parallel block",
+                "parallel halves have norms before them");
   if (!around && model.norms_per_layer != 2)
-    return fail(where + "/norms_per_layer", fmt::format("{} with norm_placement after", model.norms_per_layer), "one norm after each half: 2");
+    return fail(where + "/norms_per_layer", fmt::format("{} with norm_placement after", model.norms_per_layer),
+                "one norm after each half: 2");
   return {};
 }
 

@@ -37,9 +37,9 @@ using MemoryParts = std::array<Bytes, kMemoryParts>;
 
 /// Memory of one rank of a pipeline stage at its peak.
 struct StageMemory {
-  Bytes allocated; ///< the framework allocator's peak
-  Bytes reserved;  ///< what the allocator holds: allocated + fragmentation
-  Bytes device;    ///< reserved + context and communication buffers: compared with the capacity
+  Bytes allocated;     ///< the framework allocator's peak
+  Bytes reserved;      ///< what the allocator holds: allocated + fragmentation
+  Bytes device;        ///< reserved + context and communication buffers: compared with the capacity
   MemoryParts parts{}; ///< adds up to `device`
   std::string peak_at; ///< where the peak is: "B micro-batch 0, head" …
   bool operator==(const StageMemory&) const = default;

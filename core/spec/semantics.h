@@ -57,13 +57,14 @@ struct Semantics {
                                                            ///< batch-first order and keeps its output in both orders
   std::vector<std::string> score_gradients_when_deterministic; ///< device architectures where deterministic attention
                                                                ///< writes the scores' gradients to memory
-  bool fills_when_deterministic = false;  ///< deterministic algorithms fill every new tensor before it is written
-  bool ulysses_keeps_output = false;      ///< the attention output before the all-to-all stays saved
-  bool quantised_activations = true;      ///< 8- and 4-bit linear layers keep their input in that type
-  bool quantised_own_copy = false;        ///< delayed scaling: also where something keeps it in 16 bits anyway
-  bool quantised_weight_cache = true;     ///< the quantised weight stays beside the 16-bit one
-  bool eager_gate_copy = false;           ///< without compilation the activated gate stays saved beside gate and up
-  std::vector<KeptOutput> operators_kept; ///< by recomputation of operators; what compilation drops: see `compiled_drops`
+  bool fills_when_deterministic = false; ///< deterministic algorithms fill every new tensor before it is written
+  bool ulysses_keeps_output = false;     ///< the attention output before the all-to-all stays saved
+  bool quantised_activations = true;     ///< 8- and 4-bit linear layers keep their input in that type
+  bool quantised_own_copy = false;       ///< delayed scaling: also where something keeps it in 16 bits anyway
+  bool quantised_weight_cache = true;    ///< the quantised weight stays beside the 16-bit one
+  bool eager_gate_copy = false;          ///< without compilation the activated gate stays saved beside gate and up
+  std::vector<KeptOutput>
+      operators_kept; ///< by recomputation of operators; what compilation drops: see `compiled_drops`
   std::vector<KeptOutput> compiled_drops; ///< of these, those that compiled code does not keep
   Bytes workspace_head{0};                ///< fitted: library workspaces on the stage with the head
   Bytes workspace{0};                     ///< fitted: library workspaces on other stages
@@ -74,8 +75,8 @@ struct Semantics {
   double fragmentation = 0.04;     ///< (reserved - allocated) / allocated
   double fragmentation_pp = 0.065; ///< with pp > 1
   double fragmentation_moe = 0.06;
-  double fragmentation_long = 0.07;       ///< with cp > 1
-  double fragmentation_expandable = 0.02; ///< with expandable segments
+  double fragmentation_long = 0.07;                   ///< with cp > 1
+  double fragmentation_expandable = 0.02;             ///< with expandable segments
   std::optional<CrossEntropy> cross_entropy_compiled; ///< loss where the job is compiled
 
   // Gradient buckets (elements) and gathers

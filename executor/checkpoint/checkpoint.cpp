@@ -25,7 +25,8 @@ constexpr const char* kPieces = "pieces"; ///< key of a shard's metadata
 /// The entries of a folder are on the disk.
 Result<void> keep_folder(const fs::path& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return fail_environment(folder.string(), std::string("cannot be opened: ") + std::strerror(errno));
+  if (descriptor < 0)
+    return fail_environment(folder.string(), std::string("cannot be opened: ") + std::strerror(errno));
   const int failed = ::fsync(descriptor);
   const int problem = errno;
   ::close(descriptor);
@@ -65,8 +66,7 @@ Json piece_json(const StatePart& part, std::int64_t count) {
   json["columns"] = {part.slice.first_column, part.slice.columns, part.slice.whole_columns};
   json["elements"] = {part.first, count};
   json["digest"] =
-      digest({static_cast<const char*>(part.data),
-              static_cast<std::size_t>(count * safetensors::width_of(part.type))});
+      digest({static_cast<const char*>(part.data), static_cast<std::size_t>(count * safetensors::width_of(part.type))});
   return json;
 }
 
@@ -172,7 +172,8 @@ Result<fs::path> newest_checkpoint(const fs::path& folder) {
   if (fs::exists(folder / kIndex, problem)) return folder;
   std::optional<int> newest;
   fs::directory_iterator entries(folder, problem);
-  if (problem) return fail(folder.string(), "cannot be read: " + problem.message(), "the folder that --checkpoint named");
+  if (problem)
+    return fail(folder.string(), "cannot be read: " + problem.message(), "the folder that --checkpoint named");
   for (const fs::directory_entry& entry : entries) {
     const auto steps = steps_of(entry.path().filename().string());
     if (steps && (!newest || *steps > *newest)) newest = steps;

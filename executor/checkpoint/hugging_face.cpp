@@ -21,14 +21,16 @@ std::string unnamed(const ModelSpec& m) {
   if (!m.gated) return "a feed-forward without gate";
   if (m.latent) return "latent attention";
   if (m.learned_positions > 0) return "learned positions";
-  if (!m.final_norm || m.norms_per_layer != 2 || m.norm_placement != NormPlacement::before || m.embedding_norm) return "norms at other places";
+  if (!m.final_norm || m.norms_per_layer != 2 || m.norm_placement != NormPlacement::before || m.embedding_norm)
+    return "norms at other places";
   if (m.delta || m.mamba || !m.pattern.empty()) return "layers of several kinds";
   if (m.qk_norm != QkNorm::none || m.attention_sinks || m.output_gate) return "attention with norms, sinks or gates";
   if (m.parallel_block || m.embedding_projection > 0) return "parallel blocks or a projected embedding";
   if (m.mtp_layers > 0) return "multi-token prediction";
   if (m.moe && (m.moe->shared_ffn > 0 || m.moe->every != 1 || m.moe->first_dense > 0 || !m.moe->dense_layers.empty()))
     return "shared experts, or experts in some layers only";
-  if (m.moe && (m.moe->router_bias || m.moe->correction_bias || m.moe->expert_bias)) return "biases of routers or experts";
+  if (m.moe && (m.moe->router_bias || m.moe->correction_bias || m.moe->expert_bias))
+    return "biases of routers or experts";
   return "";
 }
 

@@ -91,8 +91,8 @@ Result<void> copy_all(const StatePart& part, PieceSource::Piece& piece, const st
     bytes.resize(static_cast<std::size_t>(entry.bytes()));
     if (auto read = piece.file->read(entry, 0, entry.elements(), bytes.data()); !read) return read;
     if (digest({bytes.data(), bytes.size()}) != piece.digest)
-      return fail_environment(piece.file->path().string(), "is damaged: the bytes of " + piece.tensor +
-                                                               " are not those that were written");
+      return fail_environment(piece.file->path().string(),
+                              "is damaged: the bytes of " + piece.tensor + " are not those that were written");
     piece.digest.clear();
     for (const Copy& copy : copies)
       if (auto done = put(part, entry, bytes, 0, copy); !done) return done;
@@ -173,7 +173,8 @@ std::int64_t StatePart::whole_elements() const {
 std::int64_t StatePart::unpadded() const {
   std::int64_t inside = 0;
   const std::int64_t whole = whole_elements();
-  for (const Stretch& stretch : stretches_of(slice, first, count)) inside += std::clamp<std::int64_t>(whole - stretch.whole, 0, stretch.count);
+  for (const Stretch& stretch : stretches_of(slice, first, count))
+    inside += std::clamp<std::int64_t>(whole - stretch.whole, 0, stretch.count);
   return inside;
 }
 
@@ -194,8 +195,8 @@ Result<void> PieceSource::fill(const StatePart& part, const std::string& key) {
   }
   const std::int64_t needed = part.unpadded();
   if (got == needed) return {};
-  return fail_environment(key, std::to_string(got) + " elements were found where " + std::to_string(needed) +
-                                   " are needed",
+  return fail_environment(key,
+                          std::to_string(got) + " elements were found where " + std::to_string(needed) + " are needed",
                           got < needed ? "a shard is missing" : "two shards have the same elements");
 }
 

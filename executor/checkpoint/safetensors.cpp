@@ -17,7 +17,7 @@
 namespace foretrain::safetensors {
 namespace {
 
-constexpr std::int64_t kPrefix = 8; ///< bytes of the header's length
+constexpr std::int64_t kPrefix = 8;    ///< bytes of the header's length
 constexpr std::int64_t kAlignment = 8; ///< of the first tensor; the header is padded with spaces
 constexpr const char* kMetadata = "__metadata__";
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
@@ -127,7 +127,8 @@ Result<File> File::open(const std::filesystem::path& path) {
   File file;
   file.path_ = path;
   file.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file.descriptor_ < 0) return fail_environment(path.string(), std::string("cannot be opened: ") + std::strerror(errno));
+  if (file.descriptor_ < 0)
+    return fail_environment(path.string(), std::string("cannot be opened: ") + std::strerror(errno));
   struct stat status {};
   if (::fstat(file.descriptor_, &status) != 0 || !S_ISREG(status.st_mode))
     return fail_environment(path.string(), "is no file");
@@ -139,8 +140,8 @@ Result<File> File::open(const std::filesystem::path& path) {
   std::uint64_t length = 0;
   for (std::size_t i = prefix.size(); i-- > 0;) length = length << 8U | prefix[i];
   if (length > static_cast<std::uint64_t>(kMaximumHeader))
-    return fail_environment(path.string(), "is no safetensors file: its header would have " + std::to_string(length) +
-                                               " bytes");
+    return fail_environment(path.string(),
+                            "is no safetensors file: its header would have " + std::to_string(length) + " bytes");
   const auto header = static_cast<std::int64_t>(length);
   if (kPrefix + header > file.bytes_) return fail_environment(path.string(), "is cut off inside its header");
   file.header_.resize(static_cast<std::size_t>(header));

@@ -9,8 +9,8 @@
 
 #include "core/base/result.h"
 
-/// Files of tensors in the safetensors format (https://github.com/huggingface/safetensors, "Format"): eight bytes with the
-/// length of a JSON header (little-endian), the header, and the tensors one after another without gaps.
+/// Files of tensors in the safetensors format (https://github.com/huggingface/safetensors, "Format"): eight bytes with
+/// the length of a JSON header (little-endian), the header, and the tensors one after another without gaps.
 namespace foretrain::safetensors {
 
 /// Longest header that is read, as in the reference implementation.

@@ -13,19 +13,20 @@
 
 namespace foretrain {
 
-/// Makes a rank's checkpoints. All ranks of a run call the same functions in the same order: they agree after every part
-/// of the work, so that a checkpoint is complete or not there, and all fail when one fails.
+/// Makes a rank's checkpoints. All ranks of a run call the same functions in the same order: they agree after every
+/// part of the work, so that a checkpoint is complete or not there, and all fail when one fails.
 class CheckpointSaver {
 public:
-  /// `plan`, `program`, `communicator` and `executor` outlive it. `say`: gets a line of the run's records per checkpoint.
+  /// `plan`, `program`, `communicator` and `executor` outlive it. `say`: gets a line of the run's records per
+  /// checkpoint.
   CheckpointSaver(CheckpointOptions options, const Plan& plan, const Program& program, int rank,
                   Communicator& communicator, Rank& executor, std::function<Result<void>(const Json&)> say);
   ~CheckpointSaver();
   CheckpointSaver(const CheckpointSaver&) = delete;
   CheckpointSaver& operator=(const CheckpointSaver&) = delete;
 
-  /// Between two steps. `state.steps` are done; `last`: no further one follows, and what is being written is waited for.
-  /// Errors: a full disk here or on another rank, a rank that is gone.
+  /// Between two steps. `state.steps` are done; `last`: no further one follows, and what is being written is waited
+  /// for. Errors: a full disk here or on another rank, a rank that is gone.
   [[nodiscard]] Result<void> after_step(const CheckpointState& state, bool last);
 
 private:

@@ -7,15 +7,15 @@
 
 namespace foretrain {
 
-/// Tensors of a rank beside their description. On the CPU `data` points into `tensors`, which are the rank's own; elsewhere
-/// into copies.
+/// Tensors of a rank beside their description. On the CPU `data` points into `tensors`, which are the rank's own;
+/// elsewhere into copies.
 struct RankState {
   std::vector<StatePart> parts;
   std::vector<at::Tensor> tensors; ///< one per part
 };
 
-/// What this rank alone must write: weights (their wide copies where there are such) and the optimizer's moments, of the
-/// elements that it owns and that are counted here; over all ranks each element once.
+/// What this rank alone must write: weights (their wide copies where there are such) and the optimizer's moments, of
+/// the elements that it owns and that are counted here; over all ranks each element once.
 [[nodiscard]] RankState owned_state(const Plan& plan, const Mesh& mesh, int rank, Rank& executor);
 
 /// Reads weights, moments and the count of steps. Errors: of `PieceSource::fill`.

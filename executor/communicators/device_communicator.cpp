@@ -142,7 +142,7 @@ private:
 
   std::unique_ptr<DeviceLink> link_;
   std::array<Member, kGroups> members_;
-  std::map<Lane, int> lanes_; ///< channels
+  std::map<Lane, int> lanes_;                       ///< channels
   std::map<Group, std::shared_ptr<Batch>> batches_; ///< started, not issued
 };
 
@@ -167,7 +167,8 @@ std::unique_ptr<Transfer> DeviceCommunicator::start(Group group, bool sends, int
     const int own = member(group).index;
     const auto found = lanes_.find(Lane{sends ? own : peer, sends ? peer : own, (tag & 1) != 0});
     FORETRAIN_CHECK(found != lanes_.end(), "stages send to their neighbours alone");
-    return link_->exchange(found->second, {{sends, own < peer ? 1 : 0, elements_of(tensor)}}); // a lane's lower end is 0
+    return link_->exchange(found->second,
+                           {{sends, own < peer ? 1 : 0, elements_of(tensor)}}); // a lane's lower end is 0
   }
   std::shared_ptr<Batch>& batch = batches_[group];
   if (!batch) batch = std::make_shared<Batch>();
@@ -196,7 +197,8 @@ std::map<Lane, int> open_lanes(DeviceLink& link, c10d::Store& store, const std::
       const bool neighbours = distance == 1 || distance == me.size - 1;
       if (!neighbours || (me.index != from && me.index != to)) continue;
       for (const bool gradients : {false, true}) {
-        const std::string key = prefix + "/" + std::to_string(from) + "-" + std::to_string(to) + (gradients ? "b" : "f");
+        const std::string key =
+            prefix + "/" + std::to_string(from) + "-" + std::to_string(to) + (gradients ? "b" : "f");
         const bool lower = me.index == std::min(from, to);
         const int channel = open_channel(link, store, key, lower ? 0 : 1, 2);
         link.exchange(channel, {{me.index == from, lower ? 1 : 0, elements_of(at::zeros({1}, at::kFloat))}})->wait();

@@ -49,9 +49,9 @@ std::optional<Backend> backend_of(std::string_view id) {
 Result<const DeviceLibrary*> load_device_library(Backend backend, const fs::path& program_folder) {
   const auto file = find_library(backend, program_folder);
   if (!file)
-    return fail_environment(flag_of(backend),
-                            file_of(backend) + " is not beside the program; when it was built: " + why_not_built(backend),
-                            "--backend gloo runs everywhere");
+    return fail_environment(
+        flag_of(backend), file_of(backend) + " is not beside the program; when it was built: " + why_not_built(backend),
+        "--backend gloo runs everywhere");
   void* library = dlopen(file->c_str(), RTLD_NOW | RTLD_LOCAL); // for good: its threads outlive any one use
   if (!library) return fail_environment(flag_of(backend), dlerror(), "put what it needs on LD_LIBRARY_PATH");
   const auto entry = reinterpret_cast<DeviceEntry>(dlsym(library, kDeviceEntry));

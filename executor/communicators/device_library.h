@@ -21,7 +21,8 @@ enum class Backend {
 
 /// Loads the library of a backend of devices, from the folder of the program or from the installation that it is in.
 /// Errors: this build has none (with the reason), it needs a library that is not here, it is of another version.
-[[nodiscard]] Result<const DeviceLibrary*> load_device_library(Backend backend, const std::filesystem::path& program_folder);
+[[nodiscard]] Result<const DeviceLibrary*> load_device_library(Backend backend,
+                                                               const std::filesystem::path& program_folder);
 
 /// The same, with at least one device that can be used; their number. Error: there is none, with what is missing.
 [[nodiscard]] Result<int> devices_of(Backend backend, const std::filesystem::path& program_folder);

@@ -8,8 +8,8 @@
 
 #include "executor/transfer.h"
 
-/// Collectives between devices on plain memory. A library of its own implements them (foretrain-nccl.so), loaded when it is
-/// asked for: the executor is built and runs without CUDA, and the library is built without LibTorch.
+/// Collectives between devices on plain memory. A library of its own implements them (foretrain-nccl.so), loaded when
+/// it is asked for: the executor is built and runs without CUDA, and the library is built without LibTorch.
 namespace foretrain {
 
 enum class ElementType { fp64, fp32, bf16, fp16, int64, int8 };
@@ -23,9 +23,9 @@ struct Elements {
   std::shared_ptr<const void> owner; ///< held until the operation's wait, so that the memory is not given to others
 };
 
-/// A rank's end of its communicators. Used by one thread. Operations of a channel run in the order of their issue, those
-/// of different channels beside each other; every member of a channel must issue the same ones in the same order. Every
-/// function throws std::runtime_error when a peer failed or did not come within the time; from then on all do.
+/// A rank's end of its communicators. Used by one thread. Operations of a channel run in the order of their issue,
+/// those of different channels beside each other; every member of a channel must issue the same ones in the same order.
+/// Every function throws std::runtime_error when a peer failed or did not come within the time; from then on all do.
 ///
 /// An operation starts after the work that compute's stream has got so far. Its Transfer's wait makes compute's stream
 /// wait for it, on the device; where elements are in the host's memory it waits on the host.

@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kTick{50};
-constexpr std::chrono::milliseconds kGreeting{5'000}; ///< a connection that says nothing for so long is closed
+constexpr std::chrono::milliseconds kGreeting{5'000};   ///< a connection that says nothing for so long is closed
 constexpr std::chrono::milliseconds kAfterthought{300}; ///< peers of a dead rank may be heard before its end is seen
 
 Message reply(Say kind, std::vector<std::string> fields = {}) {
@@ -188,8 +188,8 @@ void RendezvousServer::greet(Peer& peer, const Message& message) {
   // Before the comparison: one of another run, on the same port, must not end this one.
   for (const auto& other : peers_)
     if (other.get() != &peer && other->greeted && other->watches == watches && other->rank == rank)
-      return refuse("rank " + std::to_string(rank) + " is already there: two processes have the same RANK, or two runs " +
-                    "the same port");
+      return refuse("rank " + std::to_string(rank) +
+                    " is already there: two processes have the same RANK, or two runs " + "the same port");
   if (const std::string why = difference(message.fields[3], to_text(options_.fingerprint)); !why.empty()) {
     refuse("it has " + why);
     abort("rank " + std::to_string(rank) + " has " + why);

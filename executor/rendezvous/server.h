@@ -15,10 +15,10 @@
 namespace foretrain {
 
 struct RendezvousOptions {
-  std::string host = "127.0.0.1"; ///< listens at this address alone
-  std::uint16_t port = 0;         ///< 0: one that is free
-  std::string token;              ///< a peer that does not show it is refused
-  Fingerprint fingerprint;        ///< a peer with another one is refused, with what differs
+  std::string host = "127.0.0.1";            ///< listens at this address alone
+  std::uint16_t port = 0;                    ///< 0: one that is free
+  std::string token;                         ///< a peer that does not show it is refused
+  Fingerprint fingerprint;                   ///< a peer with another one is refused, with what differs
   std::chrono::milliseconds silence{60'000}; ///< a rank that is not heard of for so long has failed
 };
 
@@ -76,9 +76,10 @@ private:
 
   mutable std::mutex mutex_; ///< of what other threads see
   std::vector<RankEvent> events_;
-  std::string abort_;        ///< what ranks are told; empty: nothing has failed
+  std::string abort_; ///< what ranks are told; empty: nothing has failed
   int left_ = 0;
-  std::chrono::steady_clock::time_point decide_at_{}; ///< a rank said that it failed: whose process is gone is told first
+  std::chrono::steady_clock::time_point
+      decide_at_{}; ///< a rank said that it failed: whose process is gone is told first
   bool told_ = false;
 };
 

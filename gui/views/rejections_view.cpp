@@ -110,10 +110,11 @@ protected:
     for (const auto& [count, what] : order) {
       left -= count;
       add(text_of(what.first) + (what.second ? QStringLiteral(" (bound)") : QString()), count,
-          what.first == "bound" ? QStringLiteral("not evaluated: by their floors they are neither among the best that are kept nor on "
-                                                 "the front of time and memory")
-          : what.second         ? QStringLiteral("not judged one by one: the bound rules all of them out")
-                                : QStringLiteral("refused by this rule"),
+          what.first == "bound"
+              ? QStringLiteral("not evaluated: by their floors they are neither among the best that are kept nor on "
+                               "the front of time and memory")
+          : what.second ? QStringLiteral("not judged one by one: the bound rules all of them out")
+                        : QStringLiteral("refused by this rule"),
           what.first);
     }
     if (results.enumerated > 0) {

@@ -74,8 +74,10 @@ void add_plan(CLI::App& app, Arguments& arguments) {
   command->add_option("--where", o.where, "condition over fields, such as 'tp == 8 and memory_gib < 70'");
   command->add_option("--top", o.top, "layouts in the table")->capture_default_str();
   command->add_option("--engine", o.engine, std::string(kEngineHelp) + "; for the best of the search");
-  command->add_option("--search", o.search,
-                      "exhaustive (all that can fit), best-first (what a bound leaves a chance: the same best), automatic (by the size of the space)")
+  command
+      ->add_option("--search", o.search,
+                   "exhaustive (all that can fit), best-first (what a bound leaves a chance: the same best), automatic "
+                   "(by the size of the space)")
       ->capture_default_str();
   command->add_option("--keep", o.keep, "layouts that the database keeps")->capture_default_str();
   command->add_option("--jobs", o.jobs, "threads; 0: one per core")->capture_default_str();

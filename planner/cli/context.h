@@ -44,8 +44,8 @@ void remark(const std::string& text);
 /// $XDG_DATA_HOME/foretrain, else ~/.local/share/foretrain; empty when the environment names neither.
 [[nodiscard]] std::filesystem::path user_data_folder();
 [[nodiscard]] int restarts_in_environment(); ///< as torchrun or a batch script says; 0 when none does
-[[nodiscard]] int rank_in_environment(); ///< as torchrun, mpirun, PMI or srun set it; 0 when none did
-[[nodiscard]] int terminal_width();      ///< of stdout; when it is no terminal, $COLUMNS, else 80
+[[nodiscard]] int rank_in_environment();     ///< as torchrun, mpirun, PMI or srun set it; 0 when none did
+[[nodiscard]] int terminal_width();          ///< of stdout; when it is no terminal, $COLUMNS, else 80
 [[nodiscard]] std::string_view version();
 
 } // namespace foretrain::cli

@@ -44,7 +44,8 @@ std::vector<MemoryPart> parts_by_size(const Prediction& prediction) {
 }
 
 /// `narrow`: without what is reserved and allocated.
-std::string memory_table_with(const Prediction& prediction, const std::vector<MemoryPart>& parts, bool rest, bool narrow) {
+std::string memory_table_with(const Prediction& prediction, const std::vector<MemoryPart>& parts, bool rest,
+                              bool narrow) {
   std::vector<std::vector<std::string>> rows = {{"stage", "device"}};
   if (!narrow) rows.front().insert(rows.front().end(), {"reserved", "allocated"});
   for (const MemoryPart part : parts) rows.front().emplace_back(id_of(part));
@@ -123,8 +124,8 @@ std::string time_table(const Prediction& prediction, int width) {
     if (seconds(part) < kNothing || step <= 0) continue;
     std::string bar;
     for (int i = 0; i < static_cast<int>(bar_width * seconds(part) / step + 0.5); ++i) bar += "▇";
-    std::string line = fmt::format("  {:<10} {:>9} {:>5.1f} %  {}", id_of(static_cast<TimePart>(part)), pretty(Seconds(seconds(part))),
-                                   100 * seconds(part) / step, bar);
+    std::string line = fmt::format("  {:<10} {:>9} {:>5.1f} %  {}", id_of(static_cast<TimePart>(part)),
+                                   pretty(Seconds(seconds(part))), 100 * seconds(part) / step, bar);
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }

@@ -19,9 +19,9 @@ struct ExecutedPlan {
   Prediction prediction;
   std::optional<Prediction> asked; ///< under the semantics that the plan names, when they are others
   std::string asked_semantics;
-  std::optional<Program> program;           ///< absent when the plan is illegal
-  std::vector<std::vector<PlannedOp>> ops;  ///< by stage
-  std::vector<int> stage;                   ///< by rank
+  std::optional<Program> program;          ///< absent when the plan is illegal
+  std::vector<std::vector<PlannedOp>> ops; ///< by stage
+  std::vector<int> stage;                  ///< by rank
 };
 
 /// Predicts by replay. Errors: those of `predict`. An illegal plan is no error: `prediction` says so.

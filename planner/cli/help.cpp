@@ -48,7 +48,8 @@ const std::vector<CommandHelp>& all() {
        "  foretrain run plan.json --steps 20 --db runs.db --json | jq .step_time_s\n"
        "  foretrain run plan.json --steps 500 --checkpoint ckpt --checkpoint-every 50 --max-restarts 3\n"
        "  foretrain run other.json --steps 900 --resume ckpt   (another layout goes on)\n"
-       "The plan is lowered under the semantics of the executor. Its files (plan.json, run.json, a log per rank) are in "
+       "The plan is lowered under the semantics of the executor. Its files (plan.json, run.json, a log per rank) are "
+       "in "
        "a folder beside the database. Ctrl-C ends all ranks; the steps done are kept."},
       {"compare", "a run's prediction beside its measurements",
        "Examples:\n"

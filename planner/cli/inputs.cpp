@@ -50,7 +50,8 @@ Result<Study> study_of(const Context& context, const PlanOptions& options) {
     FORETRAIN_TRY(study.job.precision, precision_from(options.precision, "--precision"));
   }
   if (options.lora) {
-    if (*options.lora < 1) return fail("--lora", fmt::format("{} is no rank of an adapter", *options.lora), "at least 1");
+    if (*options.lora < 1)
+      return fail("--lora", fmt::format("{} is no rank of an adapter", *options.lora), "at least 1");
     study.job.lora = LoraChoice{*options.lora, {AdapterTarget::qkv, AdapterTarget::attention_out}};
   }
   if (!options.semantics.empty()) study.job.semantics = options.semantics;

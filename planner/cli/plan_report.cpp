@@ -74,10 +74,11 @@ std::string counts_text(const SearchResult& result, int width) {
   if (!result.rejected.empty()) text += wrapped("rejected: " + top_counts(result.rejected), width);
   if (!result.pruned.empty()) text += wrapped("not evaluated: " + top_counts(result.pruned), width);
   if (const auto bound = result.pruned.find("bound"); bound != result.pruned.end())
-    text += wrapped(fmt::format("{} of them cannot be among the best that are asked for, by a bound on their time and memory "
-                                "(--search exhaustive evaluates these as well)",
-                                with_commas(bound->second)),
-                    width);
+    text += wrapped(
+        fmt::format("{} of them cannot be among the best that are asked for, by a bound on their time and memory "
+                    "(--search exhaustive evaluates these as well)",
+                    with_commas(bound->second)),
+        width);
   return text;
 }
 

@@ -28,10 +28,11 @@ std::string progress_text(const Progress& progress, double elapsed_s) {
 std::string large_space_note(const SpaceSize& size) {
   constexpr std::int64_t kLarge = 20'000'000;
   if (size.left < kLarge) return {};
-  return fmt::format("note: {} layouts, {} of them with degrees that are legal: the search may take long. Ctrl-C ends it and keeps "
-                     "what it found.\nnote: --where makes it smaller (degrees count most: 'tp <= 8 and pp <= 16 and cp == 1', then "
-                     "micro_batch, sharding, schedule), and so does `space` in a study file.",
-                     with_commas(size.enumerated), with_commas(size.left));
+  return fmt::format(
+      "note: {} layouts, {} of them with degrees that are legal: the search may take long. Ctrl-C ends it and keeps "
+      "what it found.\nnote: --where makes it smaller (degrees count most: 'tp <= 8 and pp <= 16 and cp == 1', then "
+      "micro_batch, sharding, schedule), and so does `space` in a study file.",
+      with_commas(size.enumerated), with_commas(size.left));
 }
 
 void ProgressLine::show(const Progress& progress) {

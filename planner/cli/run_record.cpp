@@ -96,8 +96,8 @@ Result<RunRecord> RunRecord::begin(const std::string& file, const DataFolder& da
                                    const std::string& launcher) {
   FORETRAIN_TRY(Store store, Store::open(file, OpenMode::write, data));
   const LoadedPlan& loaded = plan.loaded;
-  FORETRAIN_TRY(const std::string calibration, store.keep_calibration(loaded.plan.cluster.device.name,
-                                                                      to_json(loaded.calibration).dump()));
+  FORETRAIN_TRY(const std::string calibration,
+                store.keep_calibration(loaded.plan.cluster.device.name, to_json(loaded.calibration).dump()));
   std::vector<StoredPrediction> predictions = {
       {{plan.prediction.engine, loaded.plan.job.semantics, calibration}, plan.prediction}};
   if (plan.asked) predictions.push_back({{plan.asked->engine, plan.asked_semantics, calibration}, *plan.asked});

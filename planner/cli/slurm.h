@@ -16,9 +16,9 @@ struct SlurmJob {
   std::filesystem::path folder;       ///< of records and logs, on a file system that all nodes share
   int ranks = 1;
   int per_node = 1;
-  int max_restarts = 0; ///< after a rank was lost, in the same job; after a machine was, by queuing the job again
-  std::string time;                 ///< limit, as sbatch takes it; empty: the partition's
-  std::string partition;            ///< empty: the default one
+  int max_restarts = 0;  ///< after a rank was lost, in the same job; after a machine was, by queuing the job again
+  std::string time;      ///< limit, as sbatch takes it; empty: the partition's
+  std::string partition; ///< empty: the default one
   std::vector<std::string> options; ///< further options of sbatch, as they stand
 };
 

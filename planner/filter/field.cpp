@@ -130,10 +130,10 @@ void add_layout(std::vector<Field>& list) {
       ids(std::array{DispatchKind::all_gather, DispatchKind::all_to_all, DispatchKind::deduplicated}), [](Row r) {
         return r.layout.ep > 1 ? FieldValue(std::string(id_of(r.layout.expert_dispatch.kind))) : FieldValue();
       }));
-  list.push_back(text_field("recompute", "recompute", "activations computed again in the backward pass",
-                            ids(std::array{RecomputeKind::none, RecomputeKind::full, RecomputeKind::selective,
-                                           RecomputeKind::operators}),
-                            [](Row r) { return FieldValue(std::string(id_of(r.layout.recompute.kind))); }));
+  list.push_back(text_field(
+      "recompute", "recompute", "activations computed again in the backward pass",
+      ids(std::array{RecomputeKind::none, RecomputeKind::full, RecomputeKind::selective, RecomputeKind::operators}),
+      [](Row r) { return FieldValue(std::string(id_of(r.layout.recompute.kind))); }));
   list.push_back(text_field("recompute_detail", "recompute", "the same with method, count and modules", {},
                             [](Row r) { return FieldValue(recompute_text(r.layout.recompute)); }));
   list.push_back(flag_field("offload_optimizer", "offload", "optimizer state and step on the host",
@@ -196,8 +196,8 @@ void add_outcome(std::vector<Field>& list) {
                     return r.prediction && !r.provisional ? FieldValue(std::string(id_of(r.prediction->engine)))
                                                           : FieldValue();
                   }});
-  list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true, Dimension::recompute,
-                  ids(std::array{Verdict::fits, Verdict::oom, Verdict::illegal}), [](Row r) {
+  list.push_back({"verdict", "verdict", "", "whether the layout can run", FieldKind::text, 0, true,
+                  Dimension::recompute, ids(std::array{Verdict::fits, Verdict::oom, Verdict::illegal}), [](Row r) {
                     return r.prediction ? FieldValue(std::string(id_of(r.prediction->verdict))) : FieldValue();
                   }});
 }

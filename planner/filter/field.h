@@ -22,7 +22,7 @@ struct FieldRow {
   const ClusterSpec& cluster;
   const Layout& layout;
   const Evaluation* slots = nullptr;
-  const Prediction* prediction = nullptr; ///< preferred to `slots` where both know a figure
+  const Prediction* prediction = nullptr;   ///< preferred to `slots` where both know a figure
   Dimension settled = Dimension::recompute; ///< of the layout, the dimensions up to this one are settled
   bool provisional = false;                 ///< a finer prediction follows: the engine is not known yet
 };
@@ -39,10 +39,10 @@ struct Field {
   std::string_view unit;  ///< "GiB", "s", "%" …; empty: a count, a text
   std::string_view help;  ///< one sentence without a full stop
   FieldKind kind = FieldKind::number;
-  int decimals = 0;                ///< shown in tables
-  bool outcome = false;            ///< known only once a layout was evaluated
+  int decimals = 0;                           ///< shown in tables
+  bool outcome = false;                       ///< known only once a layout was evaluated
   Dimension dimension = Dimension::recompute; ///< of the layout: what it looks at, innermost
-  std::vector<std::string> values; ///< text: every value there is; empty: any
+  std::vector<std::string> values;            ///< text: every value there is; empty: any
   FieldValue (*get)(const FieldRow& row) = nullptr;
 };
 

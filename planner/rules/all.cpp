@@ -9,7 +9,8 @@ namespace {
 class CheckRule final : public Rule {
 public:
   CheckRule(std::string_view id, std::string_view summary, RuleCheck test, RuleScope scope, RuleCheck degrees)
-      : id_(id), summary_(summary), check_(test), scope_(scope), degrees_(scope == RuleScope::degrees ? test : degrees) {}
+      : id_(id), summary_(summary), check_(test), scope_(scope),
+        degrees_(scope == RuleScope::degrees ? test : degrees) {}
   [[nodiscard]] std::string_view id() const override { return id_; }
   [[nodiscard]] std::string_view summary() const override { return summary_; }
   [[nodiscard]] RuleScope scope() const override { return scope_; }
@@ -33,7 +34,8 @@ private:
 
 } // namespace
 
-std::unique_ptr<const Rule> make_rule(std::string_view id, std::string_view summary, RuleCheck check, RuleScope scope, RuleCheck degrees_check) {
+std::unique_ptr<const Rule> make_rule(std::string_view id, std::string_view summary, RuleCheck check, RuleScope scope,
+                                      RuleCheck degrees_check) {
   return std::make_unique<CheckRule>(id, summary, check, scope, degrees_check);
 }
 
@@ -46,7 +48,9 @@ Rejection reject(std::string reason, double needed, double available, std::vecto
   return rejection;
 }
 
-Rejection lacks(std::string reason, std::vector<std::string> nearest) { return reject(std::move(reason), 1, 0, std::move(nearest)); }
+Rejection lacks(std::string reason, std::vector<std::string> nearest) {
+  return reject(std::move(reason), 1, 0, std::move(nearest));
+}
 
 std::vector<std::string> or_else(std::vector<std::string> list, std::string otherwise) {
   if (list.empty()) list.push_back(std::move(otherwise));

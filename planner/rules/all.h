@@ -14,12 +14,15 @@ namespace foretrain {
 using RuleCheck = std::optional<Rejection> (*)(const RuleInput&);
 /// A rule from its id, summary and check. `degrees_check`: of a rule that looks at more, what degrees alone decide.
 [[nodiscard]] std::unique_ptr<const Rule> make_rule(std::string_view id, std::string_view summary, RuleCheck check,
-                                                    RuleScope scope = RuleScope::recompute, RuleCheck degrees_check = nullptr);
+                                                    RuleScope scope = RuleScope::recompute,
+                                                    RuleCheck degrees_check = nullptr);
 
 /// A rejection by `needed` against `available`, with what would be legal nearby. The rule fills in its id.
-[[nodiscard]] Rejection reject(std::string reason, double needed, double available, std::vector<std::string> nearest = {});
+[[nodiscard]] Rejection reject(std::string reason, double needed, double available,
+                               std::vector<std::string> nearest = {});
 
-/// A rejection because a framework, a cluster or a model lacks something that is asked for: 1 of it needed, 0 available.
+/// A rejection because a framework, a cluster or a model lacks something that is asked for: 1 of it needed, 0
+/// available.
 [[nodiscard]] Rejection lacks(std::string reason, std::vector<std::string> nearest);
 
 /// `list`, or `otherwise` alone where it is empty.
@@ -27,7 +30,8 @@ using RuleCheck = std::optional<Rejection> (*)(const RuleInput&);
 
 /// "tp 4", "tp 7": the values of `dimension` near `value` that `legal` admits, at most three, nearest first; 1 where it
 /// is legal and nothing is near.
-[[nodiscard]] std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t value, std::int64_t highest,
+[[nodiscard]] std::vector<std::string> nearest_values(std::string_view dimension, std::int64_t value,
+                                                      std::int64_t highest,
                                                       const std::function<bool(std::int64_t)>& legal);
 
 using RuleList = std::vector<std::unique_ptr<const Rule>>;

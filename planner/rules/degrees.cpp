@@ -52,7 +52,8 @@ std::optional<Rejection> batch(const RuleInput& in) {
   const std::int64_t lower = in.job.global_batch / step * step;
   if (lower > 0) nearest.push_back(fmt::format("global_batch {}", lower));
   nearest.push_back(fmt::format("global_batch {}", lower + step));
-  return reject(fmt::format("global batch {} is not a multiple of dp {} × micro-batch {} = {}", in.job.global_batch, dp, l.micro_batch, step),
+  return reject(fmt::format("global batch {} is not a multiple of dp {} × micro-batch {} = {}", in.job.global_batch, dp,
+                            l.micro_batch, step),
                 static_cast<double>(step), static_cast<double>(in.job.global_batch), std::move(nearest));
 }
 
@@ -65,8 +66,10 @@ std::optional<Rejection> batch_over_dp(const RuleInput& in) {
 } // namespace
 
 void add_degree_rules(RuleList& list) {
-  list.push_back(make_rule("world-size", "tp · pp · cp · dp equals the number of devices.", world_size, RuleScope::degrees));
-  list.push_back(make_rule("global-batch", "The global batch is a multiple of dp · micro-batch.", batch, RuleScope::micro_batch, batch_over_dp));
+  list.push_back(
+      make_rule("world-size", "tp · pp · cp · dp equals the number of devices.", world_size, RuleScope::degrees));
+  list.push_back(make_rule("global-batch", "The global batch is a multiple of dp · micro-batch.", batch,
+                           RuleScope::micro_batch, batch_over_dp));
 }
 
 } // namespace foretrain

@@ -9,7 +9,9 @@
 namespace foretrain {
 namespace {
 
-std::optional<Rejection> modelled(const RuleInput& in) { return unsupported(in.model); }
+std::optional<Rejection> modelled(const RuleInput& in) {
+  return unsupported(in.model);
+}
 
 /// What the model needs of its layers that the framework's are not.
 std::optional<Rejection> block_features(const RuleInput& in) {
@@ -17,19 +19,24 @@ std::optional<Rejection> block_features(const RuleInput& in) {
   const auto& has = in.semantics.block_features;
   const auto lacking = [&has](BlockFeature feature) { return std::find(has.begin(), has.end(), feature) == has.end(); };
   std::string what;
-  if (m.parallel_block && lacking(BlockFeature::parallel)) what = "attention beside the feed-forward";
-  else if (m.norm_placement == NormPlacement::after && lacking(BlockFeature::norms_after)) what = "norms after each half";
-  else if (m.norm_placement == NormPlacement::around && lacking(BlockFeature::norms_around)) what = "norms before and after each half";
-  else if ((m.attention_softcap > 0 || m.logit_softcap > 0) && lacking(BlockFeature::softcap)) what = "capped scores or logits";
+  if (m.parallel_block && lacking(BlockFeature::parallel))
+    what = "attention beside the feed-forward";
+  else if (m.norm_placement == NormPlacement::after && lacking(BlockFeature::norms_after))
+    what = "norms after each half";
+  else if (m.norm_placement == NormPlacement::around && lacking(BlockFeature::norms_around))
+    what = "norms before and after each half";
+  else if ((m.attention_softcap > 0 || m.logit_softcap > 0) && lacking(BlockFeature::softcap))
+    what = "capped scores or logits";
   if (what.empty()) return std::nullopt;
-  return lacks(fmt::format("{} has {}, {} has no such layers", m.name, what, in.semantics.name), {"semantics megatron-core", "semantics deepspeed"});
+  return lacks(fmt::format("{} has {}, {} has no such layers", m.name, what, in.semantics.name),
+               {"semantics megatron-core", "semantics deepspeed"});
 }
 
 std::optional<Rejection> positions(const RuleInput& in) {
   const int rows = in.model.learned_positions;
   if (rows == 0 || in.job.sequence_length <= rows) return std::nullopt;
-  return reject("sequence length " + std::to_string(in.job.sequence_length) + " needs a learned position for each token, " +
-                    in.model.name + " has " + std::to_string(rows),
+  return reject("sequence length " + std::to_string(in.job.sequence_length) +
+                    " needs a learned position for each token, " + in.model.name + " has " + std::to_string(rows),
                 in.job.sequence_length, rows, {"sequence_length " + std::to_string(rows)});
 }
 
@@ -51,14 +58,19 @@ std::optional<Rejection> adapters(const RuleInput& in) {
     return std::find(lora.targets.begin(), lora.targets.end(), target) != lora.targets.end();
   };
   if (in.model.mtp_layers > 0)
-    return reject(fmt::format("adapters beside multi-token-prediction layers are not modelled: the model has {}, 0 are possible", in.model.mtp_layers),
-                  in.model.mtp_layers, 0, {"lora none"});
+    return reject(
+        fmt::format("adapters beside multi-token-prediction layers are not modelled: the model has {}, 0 are possible",
+                    in.model.mtp_layers),
+        in.model.mtp_layers, 0, {"lora none"});
   if (in.model.latent && carries(AdapterTarget::qkv))
-    return lacks("latent attention has no joint query, key and value projection to carry an adapter", {"lora.targets [attention-out]"});
+    return lacks("latent attention has no joint query, key and value projection to carry an adapter",
+                 {"lora.targets [attention-out]"});
   if (in.model.moe && (carries(AdapterTarget::ffn_up) || carries(AdapterTarget::ffn_down)))
-    return lacks("adapters of experts are not modelled", {in.model.latent ? "lora.targets [attention-out]" : "lora.targets [qkv attention-out]"});
+    return lacks("adapters of experts are not modelled",
+                 {in.model.latent ? "lora.targets [attention-out]" : "lora.targets [qkv attention-out]"});
   if (lora.rank % in.layout.tp != 0)
-    return reject(fmt::format("an adapter of rank {} cannot be split over tp {}", lora.rank, in.layout.tp), in.layout.tp, lora.rank,
+    return reject(fmt::format("an adapter of rank {} cannot be split over tp {}", lora.rank, in.layout.tp),
+                  in.layout.tp, lora.rank,
                   nearest_values("tp", in.layout.tp, lora.rank, [&](std::int64_t t) { return lora.rank % t == 0; }));
   return std::nullopt;
 }
@@ -72,20 +84,29 @@ std::optional<Rejection> optimizer(const RuleInput& in) {
   const OptimizerKind kind = in.job.optimizer.kind;
   const bool whole_matrices = kind == OptimizerKind::adafactor || kind == OptimizerKind::muon;
   if (whole_matrices && in.layout.sharding.kind != ShardingKind::none)
-    return lacks("optimizer " + std::string(id_of(kind)) + " works on whole matrices; sharded state cuts them by element", {"sharding none", "optimizer adamw"});
+    return lacks("optimizer " + std::string(id_of(kind)) +
+                     " works on whole matrices; sharded state cuts them by element",
+                 {"sharding none", "optimizer adamw"});
   return std::nullopt;
 }
 
 } // namespace
 
 void add_model_rules(RuleList& list) {
-  list.push_back(make_rule("model-not-modelled", "Every layer has a memory and a time formula.", modelled, RuleScope::degrees));
-  list.push_back(make_rule("block-features", "The framework has layers of the model's kind.", block_features, RuleScope::degrees));
-  list.push_back(make_rule("learned-positions", "A learned position table has a row for each token of a sequence.", positions, RuleScope::degrees));
-  list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision, RuleScope::degrees));
-  list.push_back(make_rule("adapters", "Layers that carry adapters exist and are modelled.", adapters, RuleScope::degrees));
-  list.push_back(make_rule("adapter-schedule", "Schedules that split the backward need weight gradients.", adapter_schedule));
-  list.push_back(make_rule("optimizer-sharding", "Optimizers on whole matrices need unsharded state.", optimizer, RuleScope::sharding));
+  list.push_back(
+      make_rule("model-not-modelled", "Every layer has a memory and a time formula.", modelled, RuleScope::degrees));
+  list.push_back(
+      make_rule("block-features", "The framework has layers of the model's kind.", block_features, RuleScope::degrees));
+  list.push_back(make_rule("learned-positions", "A learned position table has a row for each token of a sequence.",
+                           positions, RuleScope::degrees));
+  list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision,
+                           RuleScope::degrees));
+  list.push_back(
+      make_rule("adapters", "Layers that carry adapters exist and are modelled.", adapters, RuleScope::degrees));
+  list.push_back(
+      make_rule("adapter-schedule", "Schedules that split the backward need weight gradients.", adapter_schedule));
+  list.push_back(make_rule("optimizer-sharding", "Optimizers on whole matrices need unsharded state.", optimizer,
+                           RuleScope::sharding));
 }
 
 } // namespace foretrain

@@ -15,12 +15,16 @@ bool has_dense(const ModelSpec& model) {
 /// Why the model has nothing that this module would redo; nothing when it has.
 const char* missing(const ModelSpec& model, RecomputeModule module) {
   switch (module) {
-  case RecomputeModule::mla_up: return model.latent ? nullptr : "latent attention";
-  case RecomputeModule::moe: return model.moe ? nullptr : "experts";
-  case RecomputeModule::mlp: return has_dense(model) ? nullptr : "dense feed-forward";
+  case RecomputeModule::mla_up:
+    return model.latent ? nullptr : "latent attention";
+  case RecomputeModule::moe:
+    return model.moe ? nullptr : "experts";
+  case RecomputeModule::mlp:
+    return has_dense(model) ? nullptr : "dense feed-forward";
   case RecomputeModule::core_attention:
   case RecomputeModule::layernorm:
-  case RecomputeModule::activation: return nullptr;
+  case RecomputeModule::activation:
+    return nullptr;
   }
   return nullptr;
 }
@@ -63,12 +67,18 @@ std::optional<Rejection> sensible(const RuleInput& in) {
     return lacks("selective recomputation names no module", std::move(nearest));
   }
   if (r.kind == RecomputeKind::operators && (in.model.moe || in.model.latent))
-    return lacks("what a policy by operator keeps of experts or latent attention is not modelled", {"recompute full", "recompute none"});
+    return lacks("what a policy by operator keeps of experts or latent attention is not modelled",
+                 {"recompute full", "recompute none"});
   for (const RecomputeModule module : r.modules)
-    if (const char* what = missing(in.model, module)) return lacks(fmt::format("{} has no {} to recompute", in.model.name, what), modules_of(in));
-  const auto has = [&r](RecomputeModule module) { return std::find(r.modules.begin(), r.modules.end(), module) != r.modules.end(); };
-  if ((has(RecomputeModule::mlp) || has(RecomputeModule::moe)) && has(RecomputeModule::activation) && (!in.model.moe || !has_dense(in.model)))
-    return reject("the recomputed feed-forward contains its activation: 2 modules redo it, 1 is possible", 2, 1, modules_of(in, RecomputeModule::activation));
+    if (const char* what = missing(in.model, module))
+      return lacks(fmt::format("{} has no {} to recompute", in.model.name, what), modules_of(in));
+  const auto has = [&r](RecomputeModule module) {
+    return std::find(r.modules.begin(), r.modules.end(), module) != r.modules.end();
+  };
+  if ((has(RecomputeModule::mlp) || has(RecomputeModule::moe)) && has(RecomputeModule::activation) &&
+      (!in.model.moe || !has_dense(in.model)))
+    return reject("the recomputed feed-forward contains its activation: 2 modules redo it, 1 is possible", 2, 1,
+                  modules_of(in, RecomputeModule::activation));
   return std::nullopt;
 }
 
@@ -79,7 +89,8 @@ std::optional<Rejection> count(const RuleInput& in) {
   const std::int64_t chunks = std::int64_t{in.layout.pp} * in.layout.schedule.chunks;
   const std::int64_t layers = (in.model.layers + chunks - 1) / chunks;
   if (*r.count >= 1 && *r.count <= layers) return std::nullopt;
-  return reject(fmt::format("recompute.count {} with {} layers per chunk", *r.count, layers), *r.count, static_cast<double>(layers), {fmt::format("recompute.count {}", layers)});
+  return reject(fmt::format("recompute.count {} with {} layers per chunk", *r.count, layers), *r.count,
+                static_cast<double>(layers), {fmt::format("recompute.count {}", layers)});
 }
 
 } // namespace

@@ -25,8 +25,8 @@ struct RuleInput {
   int devices = 0;
 };
 
-/// The innermost dimension that a rule looks at: one check judges every layout that shares the dimensions up to it. A rule
-/// of `degrees` sees tp, pp, cp, ep, etp and dp alone.
+/// The innermost dimension that a rule looks at: one check judges every layout that shares the dimensions up to it. A
+/// rule of `degrees` sees tp, pp, cp, ep, etp and dp alone.
 using RuleScope = Dimension;
 
 /// A feasibility rule: whether a layout can run at all. Memory is judged apart, after its prediction.

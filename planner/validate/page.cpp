@@ -85,9 +85,10 @@ std::string sources(const Accuracy& a) {
   for (const auto& [source, s] : a.by_source)
     for (const auto& [reason, count] : s.unpredicted) text += fmt::format("| {} | {} | {} |\n", source, reason, count);
   if (all.unsteady > 0)
-    text += fmt::format("\n{} of the compared rows are of runs whose steps differ much (quartiles further apart than a tenth of the "
-                        "median); they are judged like the rest.\n",
-                        all.unsteady);
+    text += fmt::format(
+        "\n{} of the compared rows are of runs whose steps differ much (quartiles further apart than a tenth of the "
+        "median); they are judged like the rest.\n",
+        all.unsteady);
   text += "\n## Skipped rows\n\n| reason | rows |\n| --- | --- |\n";
   for (const auto& [reason, count] : a.all.summary.skipped) text += fmt::format("| {} | {} |\n", reason, count);
   if (!a.all.summary.refused.empty()) {

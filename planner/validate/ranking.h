@@ -12,8 +12,8 @@ struct RankedGroup {
   std::string name;
   int rows = 0;
   double spearman = 0;
-  double regret_percent = 0;  ///< how much slower the predicted best measured than the measured best
-  int false_fits_on_top = 0;  ///< among the ten fastest predictions of the group, ran out of memory but predicted to fit
+  double regret_percent = 0; ///< how much slower the predicted best measured than the measured best
+  int false_fits_on_top = 0; ///< among the ten fastest predictions of the group, ran out of memory but predicted to fit
 };
 
 /// Groups that share model, device, devices, sequence, batch, precision, kernels and framework and have at least five

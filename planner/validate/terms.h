@@ -15,8 +15,8 @@ struct Term {
   double slope = 0;       ///< what a step more of this part adds to the error: 0.5 = the part is half as long again
 };
 
-/// Parts of `row`, those first whose share goes best with the error over `rows` (of the same source, the row among them).
-/// A part whose share does not vary, or fewer than five timed rows, says nothing: correlation 0.
+/// Parts of `row`, those first whose share goes best with the error over `rows` (of the same source, the row among
+/// them). A part whose share does not vary, or fewer than five timed rows, says nothing: correlation 0.
 [[nodiscard]] std::vector<Term> terms_of(const ValidatedRow& row, const Rows& rows);
 
 } // namespace foretrain::validation

@@ -120,7 +120,8 @@ TEST(ActivationCases, UnfusedAttentionIsQuadratic) {
 }
 
 // NVIDIA/Megatron-LM#2063, NVIDIA/TransformerEngine#257, pytorch/ao#4101: memory of 8-bit training depends on the
-// recipe and can exceed that of bf16: inputs of linear layers shrink, the rest of a layer does not, and weights are kept twice.
+// recipe and can exceed that of bf16: inputs of linear layers shrink, the rest of a layer does not, and weights are
+// kept twice.
 TEST(ActivationCases, EightBitTrainingIsNotHalfOfEverything) {
   const auto plan_in = [](Precision precision) {
     Plan plan = plan_of("llama3-8b", "dgx-h100", 8, 4096, 8);
@@ -182,8 +183,8 @@ TEST(ActivationCases, RoutingMapsAreBytesNotOneHots) {
   Plan plan = plan_of("qwen3-30b-a3b", "dgx-h100", 8, 131'072, 8);
   plan.layout.dp_shard = 8;
   const Semantics semantics = semantics_of(plan);
-  const Block layer =
-      make_layer(make_context(plan.model, plan.job, semantics, plan.layout, plan.cluster.device, false), layer_shapes(plan.model)[0], false);
+  const Block layer = make_layer(make_context(plan.model, plan.job, semantics, plan.layout, plan.cluster.device, false),
+                                 layer_shapes(plan.model)[0], false);
   EXPECT_EQ(buffer_of(layer, "routing_map"), Bytes(std::int64_t{131'072} * 128));
   const std::int64_t one_hot = std::int64_t{48} * 131'072 * 8 * 128 * 8;
   EXPECT_EQ(one_hot, 48 * kGiB); // the report's figure

@@ -23,7 +23,8 @@ Layout unusual_layout() {
   l.sharding = {ShardingKind::parameters, false};
   l.context_parallel = {ContextKind::ulysses_ring, 2};
   l.expert_dispatch = {DispatchKind::deduplicated};
-  l.recompute = {RecomputeKind::selective, RecomputeMethod::block, 0, {RecomputeModule::layernorm, RecomputeModule::moe}};
+  l.recompute = {
+      RecomputeKind::selective, RecomputeMethod::block, 0, {RecomputeModule::layernorm, RecomputeModule::moe}};
   l.offload = {true};
   l.overlap = {true, false, false, false, true};
   return l;

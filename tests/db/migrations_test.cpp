@@ -66,8 +66,9 @@ TEST(Migrations, FillTheColumnsOfTheThirdVersionFromDocuments) {
     candidate.bind(1, study.value);
     candidate.bind(2, to_json(test::sample_layout(5)).dump());
     candidate.exec();
-    SQLite::Statement kept(database, "INSERT INTO prediction(candidate, engine, detail, semantics, calibration, verdict, "
-                                     "step_time_s, peak_device_bytes, document) VALUES(1, 'slots', 0, '', '', 'fits', 2.0, 7, ?)");
+    SQLite::Statement kept(
+        database, "INSERT INTO prediction(candidate, engine, detail, semantics, calibration, verdict, "
+                  "step_time_s, peak_device_bytes, document) VALUES(1, 'slots', 0, '', '', 'fits', 2.0, 7, ?)");
     kept.bind(1, prediction_text(prediction));
     kept.exec();
   }

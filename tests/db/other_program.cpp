@@ -10,7 +10,8 @@ struct OtherWriter::Data {
   SQLite::Database database;
   SQLite::Transaction transaction;
   explicit Data(const std::filesystem::path& path)
-      : database(path.string(), SQLite::OPEN_READWRITE), transaction(database, SQLite::TransactionBehavior::IMMEDIATE) {}
+      : database(path.string(), SQLite::OPEN_READWRITE), transaction(database, SQLite::TransactionBehavior::IMMEDIATE) {
+  }
 };
 
 OtherWriter::OtherWriter(const std::filesystem::path& path) : data_(std::make_unique<Data>(path)) {}

@@ -32,8 +32,8 @@ TEST(Pieces, StretchesOfColumnsAndOwnedElements) {
 constexpr std::int64_t kRows = 12;
 constexpr std::int64_t kColumns = 8;
 
-/// The part of [12, 8] that member `index` of `ways` has when rows (or columns) are split, and of it the share of one of
-/// `shards` owners. Element e of the whole tensor is e + 0.5.
+/// The part of [12, 8] that member `index` of `ways` has when rows (or columns) are split, and of it the share of one
+/// of `shards` owners. Element e of the whole tensor is e + 0.5.
 StatePart part_of(bool rows, int ways, int index, int shards, int shard, std::vector<double>& data) {
   StatePart part;
   part.key = "weight/x";
@@ -52,7 +52,8 @@ StatePart part_of(bool rows, int ways, int index, int shards, int shard, std::ve
 
 double value_of(const StatePart& part, std::int64_t i) {
   for (const Stretch& stretch : stretches_of(part.slice, part.first, part.count))
-    if (i >= stretch.part && i < stretch.part + stretch.count) return static_cast<double>(stretch.whole + i - stretch.part) + 0.5;
+    if (i >= stretch.part && i < stretch.part + stretch.count)
+      return static_cast<double>(stretch.whole + i - stretch.part) + 0.5;
   return -1;
 }
 
@@ -117,7 +118,8 @@ TEST(Checkpoint, AnyCutIsReadFromAnyOther) {
 TEST(Checkpoint, PaddingIsNeitherWrittenNorRead) {
   const TestFolder folder;
   std::vector<double> data(16, 3);
-  StatePart part{"weight/table", "F64", {7, 2}, Slice{{{0, 8}}, 0, 2, 2}, 0, 16, data.data()}; // the last row is padding
+  StatePart part{"weight/table", "F64", {7, 2}, Slice{{{0, 8}}, 0, 2, 2}, 0, 16,
+                 data.data()}; // the last row is padding
   EXPECT_EQ(part.unpadded(), 14);
   ASSERT_TRUE(begin_checkpoint(folder.path(), 1));
   ASSERT_TRUE(write_shard(unfinished_checkpoint(folder.path(), 1), 0, {part}));

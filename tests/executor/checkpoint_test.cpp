@@ -16,8 +16,8 @@ namespace {
 using namespace executor_fixtures;
 using namespace test;
 
-constexpr int kSaved = 2; ///< steps before the checkpoint
-constexpr int kAll = 4;   ///< steps of the whole training
+constexpr int kSaved = 2;          ///< steps before the checkpoint
+constexpr int kAll = 4;            ///< steps of the whole training
 constexpr double kLoss = 1e-12;    ///< relative; the same sums in another order, in double
 constexpr double kTensors = 1e-10; ///< norm-wise, per tensor
 

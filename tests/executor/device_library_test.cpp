@@ -18,7 +18,8 @@ bool built(Backend backend) {
 }
 
 TEST(DeviceLibraries, BackendsHaveNames) {
-  for (const Backend backend : {Backend::gloo, Backend::nccl, Backend::rccl}) EXPECT_EQ(backend_of(id_of(backend)), backend);
+  for (const Backend backend : {Backend::gloo, Backend::nccl, Backend::rccl})
+    EXPECT_EQ(backend_of(id_of(backend)), backend);
   EXPECT_FALSE(backend_of("mpi"));
 }
 

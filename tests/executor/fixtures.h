@@ -35,15 +35,15 @@ struct RunOutcome {
   std::vector<std::vector<StepRecord>> records;                         ///< per step and rank
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> scratch; ///< of ops that took other bytes than the
                                                                         ///< Program says: said, taken
-  std::vector<std::string> errors;                                      ///< of ranks that gave up; then weights are empty
+  std::vector<std::string> errors; ///< of ranks that gave up; then weights are empty
 };
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 using Connect =
     std::function<Result<std::unique_ptr<Communicator>>(const Program& program, int rank, const StorePointer& store)>;
 /// What a run of threads does besides.
 struct Besides {
-  Connect connect; ///< how ranks find each other; empty: by Gloo
-  std::filesystem::path resume; ///< a checkpoint that it goes on from; what the outcome says of earlier steps is empty
+  Connect connect;               ///< how ranks find each other; empty: by Gloo
+  std::filesystem::path resume;  ///< a checkpoint that it goes on from; what the outcome says of earlier steps is empty
   std::filesystem::path weights; ///< under Hugging Face's names, to start from
   CheckpointOptions checkpoint;
   std::function<std::vector<std::int64_t>(std::int64_t sequence, std::int64_t count)> tokens;

@@ -10,7 +10,8 @@
 #include "tests/executor/process_fixture.h"
 #include "tests/support/places.h"
 
-/// What needs a GPU (ctest -L gpu): skipped, with the reason, where there is none. Two to four ranks share what there is.
+/// What needs a GPU (ctest -L gpu): skipped, with the reason, where there is none. Two to four ranks share what there
+/// is.
 namespace foretrain {
 namespace {
 
@@ -106,8 +107,8 @@ TEST_F(OnGpus, TwoRunsGiveTheSameBits) {
 TEST_F(OnGpus, ALostRankEndsTheOthers) {
   for (const int signal : {SIGKILL, SIGSTOP}) {
     write("plan.json", plan_text(R"("tp": 2)"));
-    const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--timeout", "10", "--backend",
-                                  backend_, "--out", at("run.json")});
+    const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--timeout", "10",
+                                  "--backend", backend_, "--out", at("run.json")});
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
     while (text_of("out.txt").find("step    0") == std::string::npos && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -11,7 +11,7 @@ namespace {
 using namespace test;
 using namespace std::chrono_literals;
 
-constexpr int kTimeout = 10;                       ///< of a transfer, seconds: ranks also need to start within it
+constexpr int kTimeout = 10;                    ///< of a transfer, seconds: ranks also need to start within it
 constexpr auto kEnd = 1s * kTimeout + 3s + 12s; ///< timeout, grace of the launcher, and a machine that others use
 constexpr std::array<const char*, 4> kLayouts = {R"("tp": 2)", R"("pp": 2)", R"("dp_shard": 2)", R"("tp": 2, "pp": 2)"};
 constexpr std::array<int, 4> kWorlds = {2, 2, 2, 4};
@@ -90,8 +90,9 @@ TEST_F(KillTest, EveryLossEndsCleanly) {
     const auto moment = std::chrono::milliseconds(random() % 2500);
     const int world = kWorlds[which];
     const int lost = static_cast<int>(random() % static_cast<unsigned>(world));
-    SCOPED_TRACE(std::string(kLayouts[which]) + ", rank " + std::to_string(lost) + " gets signal " + std::to_string(way) +
-                 " after " + std::to_string(moment.count()) + " ms, seed " + std::to_string(seed));
+    SCOPED_TRACE(std::string(kLayouts[which]) + ", rank " + std::to_string(lost) + " gets signal " +
+                 std::to_string(way) + " after " + std::to_string(moment.count()) + " ms, seed " +
+                 std::to_string(seed));
     write("plan.json", plan_text(kLayouts[which]));
     const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--timeout",
                                   std::to_string(kTimeout), "--out", at("run.json")});

@@ -42,8 +42,7 @@ Option model(const std::string& name, const ModelSpec& spec) {
 }
 
 bool runs(const Row& row) {
-  static const Semantics semantics =
-      DataFolder{test::source_folder() / "data"}.semantics("foretrain").value();
+  static const Semantics semantics = DataFolder{test::source_folder() / "data"}.semantics("foretrain").value();
   const Plan plan = plan_of(row);
   if (plan.layout.world() > kMostRanks || plan.layout.ep * plan.layout.etp > plan.layout.world()) return false;
   return check_runnable(plan, semantics).empty();

@@ -139,7 +139,8 @@ public:
 
 private:
   template <class Condition> void until(std::unique_lock<std::mutex>& lock, Condition&& condition) {
-    if (!changed_.wait_for(lock, kStuck, condition)) throw std::runtime_error("a queue waits for a peer that never comes");
+    if (!changed_.wait_for(lock, kStuck, condition))
+      throw std::runtime_error("a queue waits for a peer that never comes");
   }
 
   std::mutex mutex_;

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr int kWorld = 3;
 constexpr auto kSilence = 3000ms; // a busy machine is not silence
-constexpr auto kPatience = 20s; ///< for what happens within milliseconds on an idle machine
+constexpr auto kPatience = 20s;   ///< for what happens within milliseconds on an idle machine
 
 Fingerprint fingerprint() {
   return {"version 1", "plan abc", "10 steps", kWorld};
@@ -109,8 +109,8 @@ TEST_F(Rendezvous, NamesTheRankWhoseConnectionEnded) {
   Watched first(place(0));
   {
     const Descriptor dying = connect_to("127.0.0.1", server_->port(), 2s).value();
-    ASSERT_TRUE(send_message(dying, {static_cast<std::uint8_t>(Say::hello),
-                                     {"secret", "watch", "2", to_text(fingerprint())}}));
+    ASSERT_TRUE(
+        send_message(dying, {static_cast<std::uint8_t>(Say::hello), {"secret", "watch", "2", to_text(fingerprint())}}));
     std::string rest;
     Message welcome;
     ASSERT_EQ(receive_message(dying, rest, 2s, welcome), Heard::message);
@@ -121,8 +121,8 @@ TEST_F(Rendezvous, NamesTheRankWhoseConnectionEnded) {
 TEST_F(Rendezvous, NamesTheRankThatFellSilent) {
   Watched first(place(0));
   const Descriptor silent = connect_to("127.0.0.1", server_->port(), 2s).value();
-  ASSERT_TRUE(send_message(silent, {static_cast<std::uint8_t>(Say::hello),
-                                    {"secret", "watch", "1", to_text(fingerprint())}}));
+  ASSERT_TRUE(
+      send_message(silent, {static_cast<std::uint8_t>(Say::hello), {"secret", "watch", "1", to_text(fingerprint())}}));
   const std::string told = first.told();
   EXPECT_NE(told.find("rank 1: nothing was heard of it"), std::string::npos) << told;
 }

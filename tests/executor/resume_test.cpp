@@ -27,8 +27,7 @@ protected:
   }
   [[nodiscard]] Json summary_of(const std::string& records) const {
     const std::vector<Json> lines = lines_of(records);
-    return lines.empty() || !lines.back().contains("summary") ? Json{{"loss", Json::array()}}
-                                                              : lines.back()["summary"];
+    return lines.empty() || !lines.back().contains("summary") ? Json{{"loss", Json::array()}} : lines.back()["summary"];
   }
   int train(const std::string& plan, int steps, const std::string& records, std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {at(plan), "--steps", std::to_string(steps), "--ops", "none", "--out", at(records)});
@@ -117,8 +116,8 @@ TEST_F(ResumeTest, TokensOfAFileAreTheSameInEveryLayoutAndAfterACheckpoint) {
   write_file(at("t.bin"), pairs);
   write("plan.json", plan_text(R"("tp": 2)"));
   const std::vector<std::string> tokens = {"--tokens", at("t.bin")};
-  ASSERT_EQ(train("plan.json", 4, "a.json",
-                  {"--tokens", at("t.bin"), "--checkpoint", at("c"), "--checkpoint-every", "3"}), 0)
+  ASSERT_EQ(
+      train("plan.json", 4, "a.json", {"--tokens", at("t.bin"), "--checkpoint", at("c"), "--checkpoint-every", "3"}), 0)
       << text_of("err.txt");
   write("plan.json", plan_text(R"("dp_shard": 2)"));
   ASSERT_EQ(train("plan.json", 4, "b.json", tokens), 0) << text_of("err.txt");
@@ -160,8 +159,9 @@ TEST_F(ResumeTest, AKillAtAnyMomentOfSavingLosesNothingSavedBefore) {
   for (int round = 0; round < 2; ++round) { // in the foreground, in the background
     SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round));
     fs::remove_all(at("c"));
-    std::vector<std::string> saving = {at("plan.json"), "--steps", std::to_string(kSteps), "--ops", "none", "--out", at("a.json"),
-                                       "--checkpoint", at("c"), "--checkpoint-every", "1"};
+    std::vector<std::string> saving = {
+        at("plan.json"), "--steps", std::to_string(kSteps), "--ops", "none", "--out", at("a.json"),
+        "--checkpoint",  at("c"),   "--checkpoint-every",   "1"};
     if (round % 2 == 1) saving.emplace_back("--checkpoint-background");
     const pid_t launcher = start(saving);
     ASSERT_TRUE(wait_for_checkpoint("c", 1)) << text_of("err.txt");
@@ -186,9 +186,9 @@ TEST_F(ResumeTest, RestartsAfterLostRanksAndGetsTheSameLosses) {
   constexpr int kSteps = 100;
   write("plan.json", plan_text(R"("tp": 2)"));
   ASSERT_EQ(train("plan.json", kSteps, "whole.json"), 0) << text_of("err.txt");
-  const pid_t launcher = start({at("plan.json"), "--steps", std::to_string(kSteps), "--ops", "none", "--out",
-                                at("run.json"), "--checkpoint", at("c"), "--checkpoint-every", "15", "--max-restarts",
-                                "2", "--timeout", "20"});
+  const pid_t launcher =
+      start({at("plan.json"), "--steps", std::to_string(kSteps), "--ops", "none", "--out", at("run.json"),
+             "--checkpoint", at("c"), "--checkpoint-every", "15", "--max-restarts", "2", "--timeout", "20"});
   for (const int steps : {15, 45}) {
     ASSERT_TRUE(wait_for_checkpoint("c", steps)) << text_of("err.txt");
     std::vector<pid_t> ranks = children_of(launcher);

@@ -44,7 +44,8 @@ TEST(Safetensors, ReadsWhatItWrites) {
   const TestFolder folder;
   const std::vector<double> numbers = {1.5, -2.25, 3};
   const std::vector<std::uint16_t> halves = {1, 2};
-  auto writer = safetensors::Writer::create(folder / "x", {{"n", "F64", {3}, 0}, {"h", "BF16", {1, 2}, 0}}, {{"k", "v"}});
+  auto writer =
+      safetensors::Writer::create(folder / "x", {{"n", "F64", {3}, 0}, {"h", "BF16", {1, 2}, 0}}, {{"k", "v"}});
   ASSERT_TRUE(writer) << to_string(writer.error());
   ASSERT_TRUE(writer->put(numbers.data(), 24));
   ASSERT_TRUE(writer->put(halves.data(), 4));

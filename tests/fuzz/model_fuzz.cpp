@@ -9,7 +9,8 @@ using namespace foretrain;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   const Result<Json> json = parse_json(fuzz::text_of(bytes, size), "input");
   if (!json) return 0;
-  const Result<ModelSpec> model = is_huggingface_config(*json) ? read_huggingface(*json, "input") : model_from(*json, "input");
+  const Result<ModelSpec> model =
+      is_huggingface_config(*json) ? read_huggingface(*json, "input") : model_from(*json, "input");
   if (!model) {
     fuzz::require(!to_string(model.error()).empty(), "an error says something");
     return 0;

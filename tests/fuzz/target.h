@@ -9,8 +9,8 @@
 #include "core/spec/presets.h"
 #include "tests/support/places.h"
 
-/// One target per program: libFuzzer calls it with inputs of its own (-DFORETRAIN_FUZZ=ON with clang), replay.cpp with those
-/// of a folder.
+/// One target per program: libFuzzer calls it with inputs of its own (-DFORETRAIN_FUZZ=ON with clang), replay.cpp with
+/// those of a folder.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size);
 
 namespace foretrain::fuzz {

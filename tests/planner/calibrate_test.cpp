@@ -12,16 +12,16 @@ namespace foretrain {
 namespace {
 
 // A machine that is known: what calibrate finds must predict it.
-constexpr double kLaunch = 3e-6;      ///< per kernel
-constexpr double kOverhead = 5e-6;    ///< more per product
-constexpr double kForward = 60e9;     ///< FLOP/s of products
+constexpr double kLaunch = 3e-6;   ///< per kernel
+constexpr double kOverhead = 5e-6; ///< more per product
+constexpr double kForward = 60e9;  ///< FLOP/s of products
 constexpr double kBackward = 50e9;
-constexpr double kAttention = 20e9;   ///< forward
+constexpr double kAttention = 20e9; ///< forward
 constexpr double kAttentionBack = 15e9;
 constexpr double kBandwidth = 8e9;
-constexpr double kAlpha = 40e-6;      ///< of a send
+constexpr double kAlpha = 40e-6; ///< of a send
 constexpr double kLink = 1.5e9;
-constexpr double kSame = 1e-3;        ///< relative; the synthetic times are exact, the fit solves in double
+constexpr double kSame = 1e-3; ///< relative; the synthetic times are exact, the fit solves in double
 
 ClusterSpec cluster() {
   const DataFolder data{test::source_folder() / "data"};
@@ -102,7 +102,8 @@ TEST(Calibrate, FindsAMachineThatIsKnown) {
   pair.size = 2;
   pair.per_tier[0] = 2;
   const double bytes = 128 * 128 * 16;
-  const Cost gather = cost->collective(Collective::all_gather, pair, DType::fp32, Bytes(static_cast<std::int64_t>(bytes)));
+  const Cost gather =
+      cost->collective(Collective::all_gather, pair, DType::fp32, Bytes(static_cast<std::int64_t>(bytes)));
   EXPECT_LE(gather.evidence, Evidence::interpolated);
   EXPECT_NEAR(gather.seconds / (kAlpha + bytes / 2 / kLink), 1, 0.02); // between sizes of the table's grid
 }

@@ -12,14 +12,13 @@ using namespace cases;
 
 /// What is counted, but has no formula for memory and time.
 const std::map<std::string, std::string> kRefused = {
-    {"glm-5", "a sparse-attention indexer"},
-    {"minimax-text-01", "lightning attention layers"},
-    {"nemotron-3-nano-30b-a3b", "Mamba-2 blocks"},
-    {"nemotron-nano-9b-v2", "Mamba-2 blocks"},
+    {"glm-5", "a sparse-attention indexer"},         {"minimax-text-01", "lightning attention layers"},
+    {"nemotron-3-nano-30b-a3b", "Mamba-2 blocks"},   {"nemotron-nano-9b-v2", "Mamba-2 blocks"},
     {"qwen3-next-80b-a3b", "gated DeltaNet layers"},
 };
 
-/// A Hugging Face configuration is a model wherever one is expected: each of these plans, or is refused with this reason.
+/// A Hugging Face configuration is a model wherever one is expected: each of these plans, or is refused with this
+/// reason.
 TEST(Configs, PlanOrAreRefusedByName) {
   int planned = 0;
   for (const auto& entry : std::filesystem::directory_iterator(test::source_folder() / "tests/core/spec/configs")) {
@@ -37,7 +36,8 @@ TEST(Configs, PlanOrAreRefusedByName) {
     SearchOptions options;
     options.refine = false;
     options.near_misses = 1;
-    const auto result = search(study, semantics_of(plan), load_calibration(data().root, plan.cluster.device).value(), options);
+    const auto result =
+        search(study, semantics_of(plan), load_calibration(data().root, plan.cluster.device).value(), options);
     ASSERT_TRUE(result) << name << ": " << to_string(result.error());
     const auto refused = kRefused.find(name);
     if (refused == kRefused.end()) {
@@ -65,9 +65,11 @@ TEST(Configs, FrameworksHaveTheirLayers) {
     return rejection.rule.empty() ? std::string("none") : rejection.rule;
   };
   for (const char* framework : {"megatron-core", "deepspeed", "composer"})
-    for (const char* model : {"pythia-6.9b", "falcon-7b", "gemma2-2b", "olmo2-7b", "bloom-7b1"}) EXPECT_EQ(rule(model, framework), "none") << framework << " " << model;
+    for (const char* model : {"pythia-6.9b", "falcon-7b", "gemma2-2b", "olmo2-7b", "bloom-7b1"})
+      EXPECT_EQ(rule(model, framework), "none") << framework << " " << model;
   for (const char* framework : {"foretrain", "torchtitan", "nanotron", "megatron-deepspeed"})
-    for (const char* model : {"pythia-6.9b", "falcon-7b", "gemma2-2b", "olmo2-7b"}) EXPECT_EQ(rule(model, framework), "block-features") << framework << " " << model;
+    for (const char* model : {"pythia-6.9b", "falcon-7b", "gemma2-2b", "olmo2-7b"})
+      EXPECT_EQ(rule(model, framework), "block-features") << framework << " " << model;
   EXPECT_EQ(rule("pythia-6.9b", "gpt-neox"), "none");
   EXPECT_EQ(rule("gemma2-2b", "gpt-neox"), "block-features");
 }

@@ -41,7 +41,8 @@ std::vector<std::string> twins(const Setting& s) {
 
 TEST(Layouts, HaveOneNameEach) {
   for (const char* model : {"llama3-8b", "mixtral-8x7b"})
-    for (const std::string framework : {"foretrain", "megatron-zb", "torchtitan", "deepspeed", "nanotron"}) { // one of a kind
+    for (const std::string framework :
+         {"foretrain", "megatron-zb", "torchtitan", "deepspeed", "nanotron"}) { // one of a kind
       Setting s = setting_of(model, "dgx-h100", 8, 4096, 4, framework);
       s.plan.model.layers = 4;
       s.plan.cluster.tiers.front().fanout = 4;

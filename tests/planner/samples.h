@@ -33,7 +33,8 @@ inline Evaluator evaluator_of(const Setting& s) {
 }
 
 inline bool is_legal(const Setting& s, const Layout& layout) {
-  return !first_rejection({s.plan.model, s.plan.cluster, s.plan.job, s.semantics, layout, device_count(s.plan.cluster)});
+  return !first_rejection(
+      {s.plan.model, s.plan.cluster, s.plan.job, s.semantics, layout, device_count(s.plan.cluster)});
 }
 
 /// Legal layouts of the setting's space, about `count` of them spread evenly over all groups of degrees.
@@ -60,9 +61,15 @@ inline std::vector<Layout> varied_sample(const Setting& s, std::int64_t count) {
   for (std::size_t i = 1; i < layouts.size(); i += 2) {
     Layout turned = layouts[i];
     switch (i / 2 % 4) {
-    case 0: turned.overlap.dp_gradients = false; break;
-    case 1: turned.overlap.p2p = false; break;
-    case 2: turned.overlap.dp_parameters = false; break;
+    case 0:
+      turned.overlap.dp_gradients = false;
+      break;
+    case 1:
+      turned.overlap.p2p = false;
+      break;
+    case 2:
+      turned.overlap.dp_parameters = false;
+      break;
     default:
       if (turned.sharding.kind == ShardingKind::parameters)
         turned.sharding.reshard_after_forward = turned.pp > 1; // not what frameworks do by themselves

@@ -78,13 +78,16 @@ TEST(Search, ShowsTheBestSoFarWhileItRuns) {
   for (std::size_t r = 0; r < reports.size(); ++r) {
     const std::vector<Candidate>& best = reports[r].kept;
     EXPECT_EQ(reports[r].enumerated, result.enumerated);
-    EXPECT_TRUE(std::is_sorted(best.begin(), best.end(), [](const auto& a, const auto& b) { return a.slots.step_seconds < b.slots.step_seconds; }));
+    EXPECT_TRUE(std::is_sorted(best.begin(), best.end(), [](const auto& a, const auto& b) {
+      return a.slots.step_seconds < b.slots.step_seconds;
+    }));
     ASSERT_FALSE(best.empty());
     if (r + 1 < reports.size()) {
       EXPECT_LE(best.size(), 30U);
     }
     if (r > 0) {
-      EXPECT_LE(best.front().slots.step_seconds, reports[r - 1].kept.front().slots.step_seconds) << "it only gets better";
+      EXPECT_LE(best.front().slots.step_seconds, reports[r - 1].kept.front().slots.step_seconds)
+          << "it only gets better";
     }
   }
   ASSERT_EQ(reports.back().kept.size(), result.kept.size()) << "at last all that is kept";
@@ -134,8 +137,10 @@ TEST(Search, LeavesOutWhatNoLayoutWouldPass) {
       space.visit_group(group, [&](const Layout& layout) {
         const RuleInput input{study.model, study.cluster, study.job, semantics, layout, 8};
         const std::optional<Rejection> rejection = first_rejection(input);
-        if (!rejection) ++legal;
-        else ++rejected[rejection->rule];
+        if (!rejection)
+          ++legal;
+        else
+          ++rejected[rejection->rule];
         return true;
       });
     EXPECT_TRUE(result.pruned.empty());

@@ -77,15 +77,17 @@ TEST(SlotsAndOps, AgreeWithinTheBoundOfTheirFamily) {
       ++inside;
     }
   }
-  const auto share = [&](SlotFamily which) { return static_cast<double>(families[which].inside) / std::max(1, families[which].plans); };
+  const auto share = [&](SlotFamily which) {
+    return static_cast<double>(families[which].inside) / std::max(1, families[which].plans);
+  };
   EXPECT_GT(families[SlotFamily::plain].plans, all / 3);
   EXPECT_GE(share(SlotFamily::plain), 0.98);
   EXPECT_GE(share(SlotFamily::interleaved), 0.90);
   EXPECT_GE(inside, all * 93 / 100);
   for (const auto& [which, family] : families)
-    RecordProperty("family_" + std::to_string(static_cast<int>(which)),
-                   std::to_string(family.inside) + " of " + std::to_string(family.plans) + ", worst " +
-                       std::to_string(family.worst));
+    RecordProperty("family_" + std::to_string(static_cast<int>(which)), std::to_string(family.inside) + " of " +
+                                                                            std::to_string(family.plans) + ", worst " +
+                                                                            std::to_string(family.worst));
 }
 
 } // namespace

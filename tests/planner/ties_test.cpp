@@ -34,7 +34,8 @@ TEST(Ties, CountThePlansWithinTheOwnPartOfTheBestOnesInterval) {
 }
 
 TEST(Ties, PreferFewerMovingPartsAmongPlansWithMemoryToSpare) {
-  EXPECT_EQ(preferred_of({candidate(1, 60, 4), candidate(1.03, 70), candidate(1.04, 65, 2)}, five_percent(), kCapacity), 1);
+  EXPECT_EQ(preferred_of({candidate(1, 60, 4), candidate(1.03, 70), candidate(1.04, 65, 2)}, five_percent(), kCapacity),
+            1);
 }
 
 TEST(Ties, PreferMemoryToSpareToFewerMovingParts) {

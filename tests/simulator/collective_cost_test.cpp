@@ -249,8 +249,8 @@ TEST_P(Monotone, ABetterLinkIsNeverSlower) {
       idler.back().tiers[tier].background_load = load;
     }
     const std::string where = GetParam() + ", tier " + std::to_string(tier);
-    const std::vector<GroupShape> groups =
-        tier == 0 ? std::vector{shape(2), shape(4), shape(8)} : std::vector{shape(1, 8), shape(8, 2), shape(8, 5), shape(8, 64)};
+    const std::vector<GroupShape> groups = tier == 0 ? std::vector{shape(2), shape(4), shape(8)}
+                                                     : std::vector{shape(1, 8), shape(8, 2), shape(8, 5), shape(8, 64)};
     expect_never_slower(wider, groups, where + ", bandwidth");
     expect_never_slower(idler, groups, where + ", background load");
   }
@@ -283,7 +283,8 @@ TEST(Collectives, TablesAreScaledToAnotherLink) {
   EXPECT_GT(cost.seconds, 1.5 * whole.seconds);
 }
 
-// What a calibration measured is no worse when it is stated: a stated efficiency once switched the reduction in the switch off.
+// What a calibration measured is no worse when it is stated: a stated efficiency once switched the reduction in the
+// switch off.
 TEST(Collectives, AStatedEfficiencyIsNeverSlowerThanTheSame) {
   constexpr double kRounding = 1 + 1e-9;
   for (const DeviceSpec& device : {a100(), h100(), h200(), b200()}) {
@@ -314,8 +315,10 @@ TEST(Collectives, MoreLatencyInsideANodeIsNeverFaster) {
         const CostModel costs = model(spec);
         std::vector<double> now;
         for (const Collective kind : kAll)
-          for (std::int64_t bytes = 4096; bytes <= 4 * kGiB; bytes *= 16) now.push_back(costs.collective(kind, shape(8), DType::bf16, Bytes(bytes)).seconds);
-        for (std::size_t k = 0; k < before.size(); ++k) EXPECT_GE(now[k], before[k] * kRounding) << device.name << " " << share << ", case " << k;
+          for (std::int64_t bytes = 4096; bytes <= 4 * kGiB; bytes *= 16)
+            now.push_back(costs.collective(kind, shape(8), DType::bf16, Bytes(bytes)).seconds);
+        for (std::size_t k = 0; k < before.size(); ++k)
+          EXPECT_GE(now[k], before[k] * kRounding) << device.name << " " << share << ", case " << k;
         before = std::move(now);
       }
     }

@@ -76,9 +76,9 @@ TEST(KernelTime, ProductsOfH200AreSustainedRates) {
   EXPECT_LT(large, 0.76);
 }
 
-// H100, causal, 8192 tokens, 2 sequences of 16 heads of width 128 (Dao-AILab/flash-attention pull request 1893): deterministic
-// FlashAttention-2 reaches 306 TFLOP/s forward and 166 backward. Its backward runs ceil(132 / 32) = 5 parts, 160 blocks in two
-// waves of 132 processors. flash_2 is that of data/kernels.json.
+// H100, causal, 8192 tokens, 2 sequences of 16 heads of width 128 (Dao-AILab/flash-attention pull request 1893):
+// deterministic FlashAttention-2 reaches 306 TFLOP/s forward and 166 backward. Its backward runs ceil(132 / 32) = 5
+// parts, 160 blocks in two waves of 132 processors. flash_2 is that of data/kernels.json.
 TEST(KernelTime, DeterministicFlashAttentionRunsInWaves) {
   Calibration own = calibration(h100());
   own.attention.flash_2 = 0.64;
@@ -95,9 +95,9 @@ TEST(KernelTime, DeterministicFlashAttentionRunsInWaves) {
   EXPECT_NEAR(rate(false, 33) / rate(false, 5), 2 / (160.0 / 132), 0.08) << "33 parts fill eight waves";
 }
 
-// BigScience tr11 chronicles-prequel.md, 78 layers of 13824 on 384 A100, tp 4, pp 12, micro-batch 2: 107.1 s a step with 96 heads of
-// 144, 147.4 s with 128 heads of 108, which rows of 16 bytes do not divide. The extra 40 s are eight batched products of a layer
-// (recomputation included), 2.3 s of work for tensor cores.
+// BigScience tr11 chronicles-prequel.md, 78 layers of 13824 on 384 A100, tp 4, pp 12, micro-batch 2: 107.1 s a step
+// with 96 heads of 144, 147.4 s with 128 heads of 108, which rows of 16 bytes do not divide. The extra 40 s are eight
+// batched products of a layer (recomputation included), 2.3 s of work for tensor cores.
 TEST(KernelTime, HeadsOfAnOddWidthLeaveTheTensorCores) {
   DeviceSpec device = a100();
   device.fp32 = FlopPerSecond(19.5e12);

@@ -60,7 +60,8 @@ TEST(SteadyReplay, EqualsAReplayOfEverySlot) {
             const LaneTimes times = steady_makespan(order, micro_batches, lanes, workspace);
             for (std::size_t lane = 0; lane < kLanes; ++lane)
               ASSERT_EQ(times[lane], whole_replay(*schedule, shape, blocking, costs[lane]))
-                  << schedule->id() << " stages " << stages << " chunks " << chunks << " micro-batches " << micro_batches << (blocking ? " blocking" : "");
+                  << schedule->id() << " stages " << stages << " chunks " << chunks << " micro-batches "
+                  << micro_batches << (blocking ? " blocking" : "");
           }
   EXPECT_GT(with_rounds, 300);
 }

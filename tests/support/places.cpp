@@ -10,4 +10,4 @@ std::filesystem::path build_folder() {
   return FORETRAIN_BINARY_DIR;
 }
 
-}  // namespace foretrain::test
+} // namespace foretrain::test

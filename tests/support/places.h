@@ -11,4 +11,4 @@ std::filesystem::path source_folder();
 /// The folder of the build that the test belongs to; programs lie in its `bin`.
 std::filesystem::path build_folder();
 
-}  // namespace foretrain::test
+} // namespace foretrain::test

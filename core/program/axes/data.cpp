@@ -25,15 +25,18 @@ Op transfer(Collective kind, Group group, DType dtype, std::int64_t elements, St
 
 DType gradient_dtype(const LayerContext& c) {
   switch (c.job->precision) {
-  case Precision::fp32: return DType::fp32;
-  case Precision::fp64: return DType::fp64;
+  case Precision::fp32:
+    return DType::fp32;
+  case Precision::fp64:
+    return DType::fp64;
   case Precision::bf16:
   case Precision::fp16:
   case Precision::fp8_delayed:
   case Precision::fp8_current:
   case Precision::fp8_blockwise:
   case Precision::mxfp8:
-  case Precision::nvfp4: return c.job->gradient;
+  case Precision::nvfp4:
+    return c.job->gradient;
   }
   return c.job->gradient;
 }
@@ -45,8 +48,8 @@ std::vector<Op> reductions(const LayerContext& c, const Mesh& mesh, std::int64_t
   const Group all = expert ? Group::expert_data : Group::data;
   const Group shard = expert ? Group::expert_shard : Group::shard;
   if (mesh.size(all) == 1) return ops;
-  // A framework of this family that reduces after the backward alone sums whole gradients in fp32, also where the optimizer's
-  // state is sharded (Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py).
+  // A framework of this family that reduces after the backward alone sums whole gradients in fp32, also where the
+  // optimizer's state is sharded (Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py).
   const bool whole = c.semantics->family == SemanticsFamily::megatron && !c.semantics->dp_gradient_overlap;
   if (whole) {
     ops.push_back(transfer(Collective::all_reduce, all, statistics_dtype(c), elements, Stream::gradients));
@@ -56,10 +59,12 @@ std::vector<Op> reductions(const LayerContext& c, const Mesh& mesh, std::int64_t
     ops.push_back(transfer(Collective::all_reduce, all, dtype, elements, Stream::gradients));
     return ops;
   }
-  if (mesh.size(shard) > 1) ops.push_back(transfer(Collective::reduce_scatter, shard, dtype, elements, Stream::gradients));
+  if (mesh.size(shard) > 1)
+    ops.push_back(transfer(Collective::reduce_scatter, shard, dtype, elements, Stream::gradients));
   const int replicas = mesh.size(all) / mesh.size(shard);
   if (replicas > 1)
-    ops.push_back(transfer(Collective::all_reduce, Group::replicate, dtype, elements / mesh.size(shard), Stream::gradients));
+    ops.push_back(
+        transfer(Collective::all_reduce, Group::replicate, dtype, elements / mesh.size(shard), Stream::gradients));
   return ops;
 }
 
@@ -71,7 +76,8 @@ Bytes gathered_bytes(const LayerContext& c, std::int64_t elements, std::int64_t 
 
 namespace {
 
-std::vector<Op> gather(const LayerContext& c, const Mesh& mesh, std::int64_t elements, std::int64_t quantised, bool expert) {
+std::vector<Op> gather(const LayerContext& c, const Mesh& mesh, std::int64_t elements, std::int64_t quantised,
+                       bool expert) {
   std::vector<Op> ops;
   const Group shard = expert ? Group::expert_shard : Group::shard;
   if (elements == 0 || mesh.size(shard) == 1 || c.layout.sharding.kind == ShardingKind::none) return ops;
@@ -90,7 +96,8 @@ std::vector<Op> trained_gathers(const LayerContext& c, const Mesh& mesh, const E
 }
 
 std::vector<Op> gathers(const LayerContext& c, const Mesh& mesh, const Elements& e, bool expert) {
-  return expert ? gather(c, mesh, e.expert, e.quantised_expert, true) : gather(c, mesh, e.dense, e.quantised_dense, false);
+  return expert ? gather(c, mesh, e.expert, e.quantised_expert, true)
+                : gather(c, mesh, e.dense, e.quantised_dense, false);
 }
 
 Elements elements_of_role(const Program& program, const Role& role) {
@@ -137,10 +144,13 @@ void append(Chunk& chunk, std::vector<Op> ops, const ChunkOp& place) {
   }
 }
 
-Pass gradient_pass(const Program& program) { return program.split_backward ? Pass::weight : Pass::backward; }
+Pass gradient_pass(const Program& program) {
+  return program.split_backward ? Pass::weight : Pass::backward;
+}
 
 /// Megatron's distributed data parallel: gradients accumulate in place and are reduced once per step, in buckets of
-/// max(floor, per_rank · dp) parameters, but only where the semantics allow buckets; elsewhere one after the whole chunk.
+/// max(floor, per_rank · dp) parameters, but only where the semantics allow buckets; elsewhere one after the whole
+/// chunk.
 void bucketed_reduction(const LayerContext& c, const Program& program, const Role& role, Chunk& chunk) {
   const Semantics& s = *c.semantics;
   if (!c.layout.overlap.dp_gradients || !s.dp_gradient_overlap) return;
@@ -298,7 +308,8 @@ std::vector<Parameter> stand_ins(const Elements& e) {
   const auto add = [&list](std::int64_t elements, bool expert, bool replicated, bool quantised, bool frozen) {
     if (elements > 0) list.push_back({"", {}, {elements}, expert, replicated, quantised, frozen});
   };
-  // Sums do not say how sorts overlap. Quantised weights are frozen where anything is; else replicated as far as may be.
+  // Sums do not say how sorts overlap. Quantised weights are frozen where anything is; else replicated as far as may
+  // be.
   const bool frozen = e.frozen_dense > 0;
   const std::int64_t both = frozen ? 0 : std::min(e.tp_replicated, e.quantised_dense);
   add(e.frozen_dense - (frozen ? e.quantised_dense : 0), false, false, false, true);
@@ -323,8 +334,10 @@ void add_collectives(const LayerContext& c, const Program& program, Role& role, 
     break;
   case ShardingKind::gradients:
     bucketed_gather(c, program, chunk);
-    if (c.semantics->family == SemanticsFamily::foretrain) executor_reduction(c, program, chunk);
-    else reduction_per_block(c, program, chunk, When::every);
+    if (c.semantics->family == SemanticsFamily::foretrain)
+      executor_reduction(c, program, chunk);
+    else
+      reduction_per_block(c, program, chunk, When::every);
     break;
   case ShardingKind::parameters: {
     if (c.semantics->family == SemanticsFamily::foretrain) {
@@ -333,7 +346,8 @@ void add_collectives(const LayerContext& c, const Program& program, Role& role, 
       executor_reduction(c, program, chunk);
       break;
     }
-    // Kept unsharded between micro-batches under a pipeline: gathered in the first forward, reduced in the last backward.
+    // Kept unsharded between micro-batches under a pipeline: gathered in the first forward, reduced in the last
+    // backward.
     const bool every = reshards(c);
     const Pass backward = program.split_backward ? Pass::input : Pass::backward;
     gather_per_block(c, program, chunk, Pass::forward, every ? When::every : When::first_micro_batch);

@@ -10,20 +10,22 @@ namespace foretrain::data::detail {
 
 [[nodiscard]] Op transfer(Collective kind, Group group, DType dtype, std::int64_t elements, Stream stream);
 [[nodiscard]] DType gradient_dtype(const LayerContext& context);
-/// Gradient reduction of `elements` of one kind: all-reduce for replicas; with sharded state a reduce-scatter inside the
-/// shard group, then an all-reduce of the shard over the replicas (HSDP).
-[[nodiscard]] std::vector<Op> reductions(const LayerContext& context, const Mesh& mesh, std::int64_t elements, bool expert);
+/// Gradient reduction of `elements` of one kind: all-reduce for replicas; with sharded state a reduce-scatter inside
+/// the shard group, then an all-reduce of the shard over the replicas (HSDP).
+[[nodiscard]] std::vector<Op> reductions(const LayerContext& context, const Mesh& mesh, std::int64_t elements,
+                                         bool expert);
 /// Bytes of gathered weights, those that lie quantised in their own type.
 [[nodiscard]] Bytes gathered_bytes(const LayerContext& context, std::int64_t elements, std::int64_t quantised);
 /// Gather of updated weights: those that are trained.
-[[nodiscard]] std::vector<Op> trained_gathers(const LayerContext& context, const Mesh& mesh, const Elements& elements, bool expert);
+[[nodiscard]] std::vector<Op> trained_gathers(const LayerContext& context, const Mesh& mesh, const Elements& elements,
+                                              bool expert);
 /// Gather of sharded weights: all of them.
-[[nodiscard]] std::vector<Op> gathers(const LayerContext& context, const Mesh& mesh, const Elements& elements, bool expert);
+[[nodiscard]] std::vector<Op> gathers(const LayerContext& context, const Mesh& mesh, const Elements& elements,
+                                      bool expert);
 /// Parameters of all blocks of a stage.
 [[nodiscard]] Elements elements_of_role(const Program& program, const Role& role);
 /// Whether sharded parameters are freed after the forward.
 [[nodiscard]] bool reshards(const LayerContext& context);
-
 
 /// Sharded gradients as our own executor reduces them: per block and pass, in every micro-batch.
 void executor_reduction(const LayerContext& context, const Program& program, Chunk& chunk);

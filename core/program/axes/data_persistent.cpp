@@ -14,8 +14,8 @@ using namespace detail;
 
 namespace {
 
-/// One cached half-precision gradient per distinct weight shape (TransformerEngine module/base.py, get_dummy_wgrad). The
-/// head is not one of its layers; an expert weight counts as one matrix.
+/// One cached half-precision gradient per distinct weight shape (TransformerEngine module/base.py, get_dummy_wgrad).
+/// The head is not one of its layers; an expert weight counts as one matrix.
 Bytes dummy_weight_gradients(const LayerContext& c, const Program& program, const Role& role) {
   std::vector<std::vector<std::int64_t>> shapes;
   for (const Chunk& chunk : role.chunks)
@@ -23,8 +23,8 @@ Bytes dummy_weight_gradients(const LayerContext& c, const Program& program, cons
       const Block& block = program.blocks[static_cast<std::size_t>(index)];
       if (block.kind != BlockKind::layer && block.kind != BlockKind::mtp) continue;
       for (const Parameter& parameter : block.parameters) {
-        if (parameter.frozen || parameter.local.size() < 2 || parameter.name.find(".adapter") != std::string::npos || parameter.name.find("router") != std::string::npos ||
-            parameter.name.find("embedding") != std::string::npos)
+        if (parameter.frozen || parameter.local.size() < 2 || parameter.name.find(".adapter") != std::string::npos ||
+            parameter.name.find("router") != std::string::npos || parameter.name.find("embedding") != std::string::npos)
           continue;
         const std::vector<std::int64_t> matrix(parameter.local.end() - 2, parameter.local.end());
         if (std::find(shapes.begin(), shapes.end(), matrix) == shapes.end()) shapes.push_back(matrix);
@@ -40,15 +40,16 @@ StateBytes state_of_role(const LayerContext& c, const Program& program, const Ro
   for (const Chunk& chunk : role.chunks)
     for (const int index : chunk.blocks)
       for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
-        state += state_bytes(parameter, program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard), *c.job,
-                             *c.semantics, c.low, c.layout.sharding, c.layout.offload.optimizer);
+        state += state_bytes(parameter, program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard),
+                             *c.job, *c.semantics, c.low, c.layout.sharding, c.layout.offload.optimizer);
   return state;
 }
 
 /// Communicators that a rank of this layout opens.
 int communicators(const Mesh& mesh) {
   int count = 0;
-  for (const Group group : {Group::tp, Group::cp, Group::pp, Group::ep, Group::etp, Group::data, Group::expert_data, Group::embedding})
+  for (const Group group :
+       {Group::tp, Group::cp, Group::pp, Group::ep, Group::etp, Group::data, Group::expert_data, Group::embedding})
     if (mesh.size(group) > 1) ++count;
   return count;
 }
@@ -84,20 +85,24 @@ void add_persistent(const LayerContext& c, const Program& program, Role& role) {
   if (c.low.active && c.low.cached_weights && !c.job->quantised_weights) {
     const Elements total = elements_of_role(program, role);
     add("quantised weights", MemoryPart::parameters,
-        Bytes(std::llround(c.low.weight * c.low.directions * static_cast<double>(total.quantised_dense + total.quantised_expert))));
+        Bytes(std::llround(c.low.weight * c.low.directions *
+                           static_cast<double>(total.quantised_dense + total.quantised_expert))));
   }
-  if (s.dummy_weight_gradients) add("cached weight gradients", MemoryPart::temporaries, dummy_weight_gradients(c, program, role));
+  if (s.dummy_weight_gradients)
+    add("cached weight gradients", MemoryPart::temporaries, dummy_weight_gradients(c, program, role));
   const bool has_head = role.stage == program.stages - 1;
   add("workspaces", MemoryPart::temporaries, workspace_of(c, has_head ? s.workspace_head : s.workspace));
   if (has_head && program.stages > 1 && s.keeps_input_gradient)
     add("input gradient of the micro-batch before", MemoryPart::temporaries, role.boundary);
   if (c.model->moe) {
     const double rows = static_cast<double>(expert::sizes_of(c).received * c.model->hidden * c.width);
-    add("unexplained part of mixture-of-experts runs", MemoryPart::temporaries, Bytes(std::llround(s.moe_copies * rows)));
+    add("unexplained part of mixture-of-experts runs", MemoryPart::temporaries,
+        Bytes(std::llround(s.moe_copies * rows)));
   }
   const bool zero = s.family == SemanticsFamily::zero && c.layout.sharding.kind != ShardingKind::none;
   if (zero) {
-    add("reduce bucket", MemoryPart::buckets, Bytes(s.reduce_bucket * c.width * (c.layout.overlap.dp_gradients ? 2 : 1)));
+    add("reduce bucket", MemoryPart::buckets,
+        Bytes(s.reduce_bucket * c.width * (c.layout.overlap.dp_gradients ? 2 : 1)));
     add("gather bucket", MemoryPart::buckets, Bytes(s.gather_bucket * c.width));
   }
   role.outside = s.context + s.communicator * communicators(program.mesh);

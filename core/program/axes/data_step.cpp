@@ -25,7 +25,9 @@ Op step_compute(Segment segment, TimePart part, double bytes) {
   return op;
 }
 
-std::int64_t owned(std::int64_t elements, int parts) { return (elements + parts - 1) / parts; }
+std::int64_t owned(std::int64_t elements, int parts) {
+  return (elements + parts - 1) / parts;
+}
 
 /// Elements of parameters that every tensor-parallel rank holds, in the largest shard.
 std::int64_t owned_replicated(const Program& program, const Role& role) {
@@ -102,7 +104,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
 
   const int dense_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::shard);
   const int expert_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::expert_shard);
-  const auto mine = static_cast<double>(owned(total.trained_dense(), dense_parts) + owned(total.trained_expert(), expert_parts));
+  const auto mine =
+      static_cast<double>(owned(total.trained_dense(), dense_parts) + owned(total.trained_expert(), expert_parts));
   const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
   const Bytes piece = executor_piece(c, program, role);
   add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine), piece);
@@ -121,7 +124,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     Op up = down;
     up.bytes = Bytes(static_cast<std::int64_t>(static_cast<double>(c.width) * mine));
     add(std::move(down));
-    Op host = step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine);
+    Op host =
+        step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine);
     host.stream = Stream::host;
     add(std::move(host));
     add(std::move(up));
@@ -137,7 +141,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     const auto quantised = static_cast<double>(total.quantised_dense + total.quantised_expert);
     const bool frozen = total.frozen_dense > 0; // frozen weights were quantised before the first step
     if (!frozen && quantised > 0)
-      add(step_compute(Segment::optimizer, TimePart::optimizer, (static_cast<double>(c.width) * c.low.passes + copies) * quantised));
+      add(step_compute(Segment::optimizer, TimePart::optimizer,
+                       (static_cast<double>(c.width) * c.low.passes + copies) * quantised));
   }
   const bool gathers_at_end = (sharding == ShardingKind::optimizer || sharding == ShardingKind::gradients) &&
                               !(c.layout.overlap.dp_parameters && s.dp_parameter_overlap);

@@ -18,7 +18,8 @@ int move(BlockBuilder& b, int rows, const std::string& name, bool forward) {
   if (c.layout.expert_dispatch.kind == DispatchKind::all_gather) {
     // Every rank of the group sees all tokens of the group, and keeps the rows of its experts.
     const Bytes whole(s.tokens * h * c.width * ep * etp);
-    b.collective(forward ? Collective::all_gather : Collective::reduce_scatter, Group::ep_etp, whole, {rows}, {arrived});
+    b.collective(forward ? Collective::all_gather : Collective::reduce_scatter, Group::ep_etp, whole, {rows},
+                 {arrived});
     return arrived;
   }
   const std::int64_t exchanged_rows = s.received / etp;
@@ -29,7 +30,8 @@ int move(BlockBuilder& b, int rows, const std::string& name, bool forward) {
       if (c.layout.expert_dispatch.kind == DispatchKind::deduplicated) op.deduplicated = c.model->moe->top_k;
     }
     if (etp > 1)
-      b.collective(Collective::all_gather, Group::etp, Bytes(s.received * h * c.width), {ep > 1 ? exchanged : rows}, {arrived});
+      b.collective(Collective::all_gather, Group::etp, Bytes(s.received * h * c.width), {ep > 1 ? exchanged : rows},
+                   {arrived});
     return arrived;
   }
   int reduced = rows;
@@ -66,11 +68,16 @@ Sizes sizes_of(const LayerContext& c) {
   return s;
 }
 
-int dispatch(BlockBuilder& b, int rows, const std::string& name) { return move(b, rows, name, true); }
-int combine(BlockBuilder& b, int rows, const std::string& name) { return move(b, rows, name, false); }
+int dispatch(BlockBuilder& b, int rows, const std::string& name) {
+  return move(b, rows, name, true);
+}
+int combine(BlockBuilder& b, int rows, const std::string& name) {
+  return move(b, rows, name, false);
+}
 
 bool needs_host_counts(const LayerContext& c) {
-  return c.layout.ep > 1 && !c.job->routing.capacity_factor && c.layout.expert_dispatch.kind == DispatchKind::all_to_all;
+  return c.layout.ep > 1 && !c.job->routing.capacity_factor &&
+         c.layout.expert_dispatch.kind == DispatchKind::all_to_all;
 }
 
 } // namespace foretrain::expert

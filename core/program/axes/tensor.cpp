@@ -3,7 +3,9 @@
 namespace foretrain::tensor {
 namespace {
 
-Bytes whole(const LayerContext& c, std::int64_t width) { return Bytes(c.tokens * width * c.width); }
+Bytes whole(const LayerContext& c, std::int64_t width) {
+  return Bytes(c.tokens * width * c.width);
+}
 
 int declare_gathered(BlockBuilder& b, int shard, const std::string& name, std::int64_t width) {
   const LayerContext& c = b.context();
@@ -69,14 +71,14 @@ int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, s
   return reduce(b, grad_partial, "d" + name + ".share", width);
 }
 
-
 bool in_pieces(const LayerContext& context) {
   return context.layout.overlap.tp && context.sp;
 }
 Entry begin_enter(BlockBuilder& b, int shard, const std::string& name, std::int64_t width, bool pieces) {
   return begin(b, shard, name + ".gathered", width, pieces);
 }
-Entry begin_enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low, bool pieces) {
+Entry begin_enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low,
+                           bool pieces) {
   return begin(b, quantised_gradient(b, grad_shard, name, width, low), "d" + name + ".gathered", width, pieces);
 }
 void gather_piece(BlockBuilder& b, const Entry& entry, bool first) {

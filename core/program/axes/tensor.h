@@ -45,7 +45,8 @@ struct Entry {
 /// `enter`, or its buffer alone where `pieces`.
 Entry begin_enter(BlockBuilder& b, int shard, const std::string& name, std::int64_t width, bool pieces);
 /// `enter_backward`, in the same way.
-Entry begin_enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low, bool pieces);
+Entry begin_enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low,
+                           bool pieces);
 /// The tokens of one more rank arrive.
 void gather_piece(BlockBuilder& b, const Entry& entry, bool first);
 /// The buffer that `leave` returns, and one piece of its reduction.

@@ -12,7 +12,9 @@ public:
   GroupedQueryAttention(int window, bool reduces) : window_(window), reduces_(reduces) {}
 
   [[nodiscard]] std::string_view name() const override { return "attention_out"; }
-  [[nodiscard]] bool takes_quantised(const LayerContext& c) const override { return quantises_norm(c, AdapterTarget::qkv); }
+  [[nodiscard]] bool takes_quantised(const LayerContext& c) const override {
+    return quantises_norm(c, AdapterTarget::qkv);
+  }
 
   std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
     const LayerContext& c = b.context();
@@ -63,7 +65,8 @@ private:
     const std::int64_t gate_local = m.output_gate ? std::int64_t{c.heads} * d : 0;
     const std::int64_t whole = (std::int64_t{m.heads} + 2 * m.kv_heads) * d + gate;
     const std::int64_t local = (std::int64_t{c.heads} + 2 * c.kv_heads) * d + gate_local;
-    qkv_ = declare_linear(b, Segment::qkv, {"qkv", {whole, h}, {local, h}}, c.tokens, Split::columns, AdapterTarget::qkv);
+    qkv_ =
+        declare_linear(b, Segment::qkv, {"qkv", {whole, h}, {local, h}}, c.tokens, Split::columns, AdapterTarget::qkv);
     if (m.qkv_bias) b.parameter({"qkv.bias", {whole}, {local}, false, false});
     const std::int64_t inner = std::int64_t{c.heads} * d;
     out_ = declare_linear(b, Segment::attention_out, {"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}},
@@ -108,9 +111,10 @@ private:
                  {core_.q, core_.k, core_.v});
   }
 
-  /// Fused: QKV read and written once. In eager operators, passes over each query and key: half of it negated (1) and joined (2),
-  /// times cosine and sine (4), summed (3); backward the two products (4), the joint's halves negated, padded and copied (5), three
-  /// gradients summed (6) (Aleph-Alpha/scaling@78489292b core/nn/rotary.py). Values are views there.
+  /// Fused: QKV read and written once. In eager operators, passes over each query and key: half of it negated (1) and
+  /// joined (2), times cosine and sine (4), summed (3); backward the two products (4), the joint's halves negated,
+  /// padded and copied (5), three gradients summed (6) (Aleph-Alpha/scaling@78489292b core/nn/rotary.py). Values are
+  /// views there.
   [[nodiscard]] double rope_bytes(const LayerContext& c, bool forward) const {
     const double passes = static_cast<double>(c.width * c.tokens);
     if (!eager_operators(c)) return 2 * passes * static_cast<double>(qkv_.out);

@@ -10,7 +10,7 @@ namespace foretrain::layers {
 
 /// Widths of softmax attention on one rank, whatever makes queries, keys and values (plain or latent projections).
 struct AttentionWidths {
-  int heads = 0;    ///< query heads of this rank, before the all-to-all of Ulysses
+  int heads = 0; ///< query heads of this rank, before the all-to-all of Ulysses
   int kv_heads = 0;
   int qk_dim = 0;
   int v_dim = 0;
@@ -23,10 +23,11 @@ struct AttentionCore {
   int q = -1;
   int k = -1;
   int v = -1;
-  int out = -1;       ///< input of the output projection, this rank's tokens and heads
-  int statistics = -1; ///< log-sum-exp, fp32
+  int out = -1;           ///< input of the output projection, this rank's tokens and heads
+  int statistics = -1;    ///< log-sum-exp, fp32
   int probabilities = -1; ///< unfused attention only
-  int pre_exchange = -1;  ///< Ulysses: output before the all-to-all, where the semantics keep it; else in batch-first order
+  int pre_exchange =
+      -1; ///< Ulysses: output before the all-to-all, where the semantics keep it; else in batch-first order
 };
 
 [[nodiscard]] AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths);

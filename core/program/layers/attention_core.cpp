@@ -12,7 +12,7 @@ struct CoreSizes {
   std::int64_t tokens; ///< query tokens, all sequences of the micro-batch
   std::int64_t heads;
   std::int64_t kv_heads;
-  double flop;         ///< forward, mask applied
+  double flop; ///< forward, mask applied
 };
 
 CoreSizes sizes_of(const LayerContext& c, const AttentionWidths& w) {
@@ -57,8 +57,8 @@ Kernel core_kernel(const LayerContext& c, const AttentionWidths& w, KernelKind k
   return kernel;
 }
 
-/// One of the batched products of unfused attention, m × n over k for every head of every sequence; nothing of the causal
-/// half is spared.
+/// One of the batched products of unfused attention, m × n over k for every head of every sequence; nothing of the
+/// causal half is spared.
 Kernel head_product(const LayerContext& c, std::int64_t heads, std::int64_t m, std::int64_t n, std::int64_t k) {
   Kernel kernel = gemm(c, m, n, k);
   kernel.batch = c.layout.micro_batch * heads;
@@ -67,8 +67,8 @@ Kernel head_product(const LayerContext& c, std::int64_t heads, std::int64_t m, s
   return kernel;
 }
 
-/// Bytes per score that operators of their own move (Aleph-Alpha/scaling@78489292b core/nn/masked_softmax): cast to fp32, mask in
-/// place, softmax, cast back. Backward: cast, softmax (two tensors read), mask, cast.
+/// Bytes per score that operators of their own move (Aleph-Alpha/scaling@78489292b core/nn/masked_softmax): cast to
+/// fp32, mask in place, softmax, cast back. Backward: cast, softmax (two tensors read), mask, cast.
 double eager_bytes(double width, bool forward) {
   constexpr double kWide = 4;
   const double casts = 2 * (width + kWide);
@@ -78,7 +78,8 @@ double eager_bytes(double width, bool forward) {
 /// Attention before fused kernels (Megatron-LM fused_softmax.py): products, and scale, mask and softmax in one kernel
 /// that reads and writes the scores; with dropout one more, and a byte per score. Backward: two products per forward
 /// one, the dropout's mask applied, and a softmax gradient that reads two such tensors and writes one.
-std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths& w, KernelKind kind, std::int64_t keys) {
+std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths& w, KernelKind kind,
+                                    std::int64_t keys) {
   const CoreSizes s = sizes_of(c, w);
   const std::int64_t queries = s.tokens / c.layout.micro_batch;
   const bool forward = kind == KernelKind::attention_forward;
@@ -102,8 +103,9 @@ std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths
   return kernels;
 }
 
-/// Gradients of the scores in memory, the masked half too: written by one kernel, read by the next (NVIDIA/cudnn-frontend
-/// pull request 398: 2 bytes for each pair of a query and a key that deterministic backward holds on Hopper).
+/// Gradients of the scores in memory, the masked half too: written by one kernel, read by the next
+/// (NVIDIA/cudnn-frontend pull request 398: 2 bytes for each pair of a query and a key that deterministic backward
+/// holds on Hopper).
 Bytes score_gradients(const LayerContext& c, std::int64_t keys) {
   if (c.deterministic != DeterministicAttention::score_gradients) return Bytes(0);
   const std::int64_t heads = std::max<std::int64_t>(1, c.heads / c.ulysses);
@@ -136,7 +138,9 @@ Group ring_group(const LayerContext& c) {
   return c.layout.context_parallel.kind == ContextKind::ulysses_ring ? Group::cp_outer : Group::cp;
 }
 
-std::int64_t ring_keys(const LayerContext& c) { return std::int64_t{c.job->sequence_length} / c.ring; }
+std::int64_t ring_keys(const LayerContext& c) {
+  return std::int64_t{c.job->sequence_length} / c.ring;
+}
 
 std::vector<int> core_writes(const AttentionCore& core, int out) {
   std::vector<int> writes = {out, core.statistics};
@@ -152,7 +156,8 @@ void ring_forward(BlockBuilder& b, const AttentionCore& core, int out) {
   for (int step = 0; step < c.ring; ++step) {
     std::vector<int> next;
     if (step + 1 < c.ring) {
-      next = {b.temporary("kv.step" + std::to_string(step + 1), {sizes_of(c, core.widths).tokens, kv_width(c, core.widths)})};
+      next = {b.temporary("kv.step" + std::to_string(step + 1),
+                          {sizes_of(c, core.widths).tokens, kv_width(c, core.widths)})};
       b.collective(Collective::ring_exchange, ring_group(c), moved, kv, next);
     }
     std::vector<int> reads = kv;
@@ -233,7 +238,8 @@ void ring_backward(BlockBuilder& b, const AttentionCore& core, int out, int grad
     int sum = partial;
     if (travelled >= 0) {
       sum = travelled;
-      b.compute(Segment::attention, {partial, travelled}, {travelled}, {traffic(c, 3.0 * static_cast<double>(moved.value))});
+      b.compute(Segment::attention, {partial, travelled}, {travelled},
+                {traffic(c, 3.0 * static_cast<double>(moved.value))});
     }
     const bool home = step + 1 == c.ring;
     if (home) {
@@ -275,14 +281,13 @@ AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths) {
   core.out = b.activation("attention", {c.tokens, std::int64_t{widths.heads} * widths.v_dim});
   core.statistics = b.buffer("attention.logsumexp", statistics_dtype(c), {s.tokens, s.heads}, MemoryPart::activations);
   if (c.job->attention != AttentionKernel::flash) {
-    // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes). In eager operators
-    // the softmax keeps its own in fp32, and the product its cast.
+    // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes). In eager
+    // operators the softmax keeps its own in fp32, and the product its cast.
     const std::int64_t wide = c.job->attention == AttentionKernel::eager ? 4 : 0;
     const std::int64_t capped = c.model->attention_softcap > 0 ? c.width : 0; // the tanh's output
     const std::int64_t bytes = wide + c.width + capped + (c.job->dropout > 0 ? c.width + 1 : 0);
     core.probabilities = b.buffer("attention.probabilities", DType::int8,
-                                  {s.tokens, s.heads, c.job->sequence_length, bytes},
-                                  MemoryPart::activations);
+                                  {s.tokens, s.heads, c.job->sequence_length, bytes}, MemoryPart::activations);
   }
   if (c.ulysses > 1) {
     core.pre_exchange = c.semantics->ulysses_keeps_output
@@ -301,8 +306,10 @@ void core_forward(BlockBuilder& b, const AttentionCore& core) {
     b.compute(Segment::attention, {core.q, core.k, core.v}, core_writes(core, out),
               core_kernels(c, core.widths, KernelKind::attention_forward, 1, c.job->sequence_length))
         .scratch = forward_scratch(c, core);
-  else if (c.layout.context_parallel.kind == ContextKind::all_gather) gather_forward(b, core, out);
-  else ring_forward(b, core, out);
+  else if (c.layout.context_parallel.kind == ContextKind::all_gather)
+    gather_forward(b, core, out);
+  else
+    ring_forward(b, core, out);
   if (c.ulysses > 1) {
     const AttentionWidths& w = core.widths;
     b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
@@ -335,8 +342,10 @@ std::array<int, 3> core_backward(BlockBuilder& b, const AttentionCore& core, int
     b.compute(Segment::attention, reads, {g.dq, g.dk, g.dv},
               core_kernels(c, w, KernelKind::attention_backward, 1, c.job->sequence_length))
         .scratch = backward_scratch(c, core);
-  } else if (c.layout.context_parallel.kind == ContextKind::all_gather) gather_backward(b, core, out, grad, g);
-  else ring_backward(b, core, out, grad, g);
+  } else if (c.layout.context_parallel.kind == ContextKind::all_gather)
+    gather_backward(b, core, out, grad, g);
+  else
+    ring_backward(b, core, out, grad, g);
   if (c.ulysses == 1) return {g.dq, g.dk, g.dv};
   const int dq = b.temporary("dq.by_tokens", {c.tokens, std::int64_t{w.heads} * w.qk_dim});
   const int dk = b.temporary("dk.by_tokens", {c.tokens, std::int64_t{w.kv_heads} * w.qk_dim});
@@ -352,7 +361,8 @@ AttentionCore recompute_core(BlockBuilder& b, const AttentionCore& core) {
   const CoreSizes s = sizes_of(c, core.widths);
   AttentionCore again = core;
   again.out = b.temporary("attention.again", {c.tokens, std::int64_t{core.widths.heads} * core.widths.v_dim});
-  if (core.pre_exchange >= 0) again.pre_exchange = b.temporary("attention.by_heads.again", {s.tokens, s.heads * core.widths.v_dim});
+  if (core.pre_exchange >= 0)
+    again.pre_exchange = b.temporary("attention.by_heads.again", {s.tokens, s.heads * core.widths.v_dim});
   recomputed(b, [&] { core_forward(b, again); });
   return again;
 }

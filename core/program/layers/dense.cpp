@@ -50,7 +50,8 @@ int mlp_forward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int
   mlp_activation(b, mlp);
   const bool again = b.pass() == Pass::recompute && c.layout.recompute.kind == RecomputeKind::operators;
   // Recomputation ends with the last tensor that the backward reads, which comes before the down projection.
-  const int out = keeps_output(c, KeptOutput::down) ? b.activation(b.at(partial).name + ".kept", b.at(partial).shape) : -1;
+  const int out =
+      keeps_output(c, KeptOutput::down) ? b.activation(b.at(partial).name + ".kept", b.at(partial).shape) : -1;
   if (again) {
     if (out >= 0) b.compute(mlp.down.segment, {out}, {}, {});
     return -1;
@@ -61,12 +62,14 @@ int mlp_forward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int
   return down.empty() ? -1 : tensor::leave(b, partial, down, mlp.down.out);
 }
 
-int mlp_backward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int grad_gathered, const std::string& name) {
+int mlp_backward(BlockBuilder& b, const Mlp& mlp, const tensor::Entry& entry, int grad_gathered,
+                 const std::string& name) {
   const LayerContext& c = b.context();
   const int grad_partial = entry.whole;
   const int grad_hidden = b.temporary("d" + name + "_hidden", {c.tokens, mlp.width});
   row_input_gradient(b, mlp.down, entry, grad_hidden);
-  if (needs_input(b, mlp.down) && recomputes(c, RecomputeModule::activation)) recomputed(b, [&] { mlp_activation(b, mlp); });
+  if (needs_input(b, mlp.down) && recomputes(c, RecomputeModule::activation))
+    recomputed(b, [&] { mlp_activation(b, mlp); });
   linear_weight_gradient(b, mlp.down, mlp.kept, grad_partial);
   const int grad_up = b.temporary("d" + name + "_up", {c.tokens, mlp.up.out});
   // Eager: two gradients of the product and one of silu, two values read and one written each.
@@ -87,7 +90,9 @@ public:
   explicit Dense(bool reduces) : reduces_(reduces) {}
 
   [[nodiscard]] std::string_view name() const override { return "ffn_down"; }
-  [[nodiscard]] bool takes_quantised(const LayerContext& c) const override { return quantises_norm(c, AdapterTarget::ffn_up); }
+  [[nodiscard]] bool takes_quantised(const LayerContext& c) const override {
+    return quantises_norm(c, AdapterTarget::ffn_up);
+  }
 
   std::vector<int> forward(BlockBuilder& b, const Norm& norm) override {
     const LayerContext& c = b.context();

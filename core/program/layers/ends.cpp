@@ -7,7 +7,8 @@ namespace foretrain::layers {
 
 CrossEntropy cross_entropy_of(const LayerContext& c) {
   const Semantics& s = *c.semantics;
-  return c.job->cross_entropy.value_or(c.job->compiled ? s.cross_entropy_compiled.value_or(s.cross_entropy) : s.cross_entropy);
+  return c.job->cross_entropy.value_or(c.job->compiled ? s.cross_entropy_compiled.value_or(s.cross_entropy)
+                                                       : s.cross_entropy);
 }
 
 void Embedding::forward(BlockBuilder& b, int output) {
@@ -72,8 +73,8 @@ void Head::forward(BlockBuilder& b, int input) {
   loss_forward(b);
 }
 
-/// cap · tanh(logits / cap) as three operators, of which the tanh's output is saved; the logits are referenced until the
-/// last is done (transformers modeling_gemma2.py; logit_softcapping in NVIDIA-NeMo/Megatron-Bridge@067f987df
+/// cap · tanh(logits / cap) as three operators, of which the tanh's output is saved; the logits are referenced until
+/// the last is done (transformers modeling_gemma2.py; logit_softcapping in NVIDIA-NeMo/Megatron-Bridge@067f987df
 /// src/megatron/bridge/models/gemma/gemma2_provider.py).
 void Head::cap_logits(BlockBuilder& b) {
   const LayerContext& c = b.context();
@@ -172,7 +173,8 @@ void Head::loss_forward(BlockBuilder& b) {
     reads = {cast_};
     b.compute(Segment::loss, reads, {softmax_}, {traffic(c, 8 * elements)});
     break;
-  case CrossEntropy::gathered: break; // above
+  case CrossEntropy::gathered:
+    break;                     // above
   case CrossEntropy::compiled: // row maximum and sum of exponentials, in one fused pass
     softmax_ = b.buffer("loss.statistics", statistics_dtype(c), {2, c.tokens}, MemoryPart::logits);
     b.compute(Segment::loss, reads, {softmax_}, {traffic(c, width * elements)});
@@ -193,7 +195,8 @@ int Head::loss_backward(BlockBuilder& b) {
     b.compute(Segment::loss, {softmax_}, {grad}, {traffic(c, (8 + width) * elements)});
     return grad;
   }
-  case CrossEntropy::gathered: return gathered_loss_backward(b);
+  case CrossEntropy::gathered:
+    return gathered_loss_backward(b);
   case CrossEntropy::compiled: {
     const int grad = b.buffer("dlogits", c.dtype, {c.tokens, local}, MemoryPart::logits);
     b.compute(Segment::loss, {softmax_, logits_}, {grad}, {traffic(c, 2 * width * elements)});
@@ -220,13 +223,14 @@ void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
   const int gathered = trains ? tensor::enter_again(b, norm_.output, "final_norm", h) : -1;
   linear_input_gradient(b, head_, grad_logits, grad_norm);
   const int share = tensor::leave_backward(b, grad_norm, "final_norm", h);
-  if (trains) in_weight_pass(b, [&] {
-    // The whole input gradient is still referenced while the weight gradient runs (Megatron-LM layers.py).
-    Op& op = b.compute(Segment::head, {gathered, grad_logits, grad_norm}, {},
-                       {gemm(c, c.tokens, head_.out, h, GemmRole::weight_gradient)});
-    if (head_.weight >= 0) op.weight_gradients = {head_.weight};
-    if (c.semantics->head_weight_gradient_copy) op.scratch = Bytes(head_.out * h * c.width);
-  });
+  if (trains)
+    in_weight_pass(b, [&] {
+      // The whole input gradient is still referenced while the weight gradient runs (Megatron-LM layers.py).
+      Op& op = b.compute(Segment::head, {gathered, grad_logits, grad_norm}, {},
+                         {gemm(c, c.tokens, head_.out, h, GemmRole::weight_gradient)});
+      if (head_.weight >= 0) op.weight_gradients = {head_.weight};
+      if (c.semantics->head_weight_gradient_copy) op.scratch = Bytes(head_.out * h * c.width);
+    });
   norm_backward(b, norm_, share, residual_gradient, grad_input);
 }
 

@@ -42,8 +42,8 @@ private:
   Norm norm_;
   Linear head_;
   int logits_ = -1;
-  int softmax_ = -1; ///< fp32, where the loss keeps one
-  int cast_ = -1;    ///< fp32 copy of the logits (plain loss)
+  int softmax_ = -1;  ///< fp32, where the loss keeps one
+  int cast_ = -1;     ///< fp32 copy of the logits (plain loss)
   int tanh_ = -1;     ///< of capped logits, saved
   int gathered_ = -1; ///< logits of the whole vocabulary (gathered loss)
 };

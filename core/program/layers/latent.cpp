@@ -168,8 +168,8 @@ private:
     int grad_from_q = grad_q_share_;
     if (q_lora_ > 0) {
       const int grad_q = b.temporary("dq_compressed", {c.tokens_sp, q_lora_});
-      Op& norm = b.compute(Segment::norm, {q_compressed_, grad_q_share_}, {grad_q},
-                           {traffic(c, norm_bytes(c, q_lora_, 3))});
+      Op& norm =
+          b.compute(Segment::norm, {q_compressed_, grad_q_share_}, {grad_q}, {traffic(c, norm_bytes(c, q_lora_, 3))});
       norm.weights = norm.weight_gradients = {q_norm_};
       grad_from_q = b.temporary("dnorm1.from_q", {c.tokens_sp, h});
       linear_input_gradient(b, q_down_, grad_q, grad_from_q);

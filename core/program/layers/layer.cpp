@@ -8,7 +8,9 @@
 namespace foretrain::layers {
 namespace {
 
-std::vector<std::int64_t> share_of(const LayerContext& c) { return {c.tokens_sp, c.model->hidden}; }
+std::vector<std::int64_t> share_of(const LayerContext& c) {
+  return {c.tokens_sp, c.model->hidden};
+}
 
 /// Traffic of `passes` over `rows` of the residual stream.
 Kernel passes_over(const LayerContext& c, std::size_t passes, std::int64_t rows) {
@@ -25,8 +27,10 @@ Norm entry(BlockBuilder& b, int input, const std::string& name, bool low) {
 
 void entry_backward(BlockBuilder& b, const Norm& norm, int grad, int residual, int grad_input) {
   const LayerContext& c = b.context();
-  if (norm.weights.empty()) b.compute(Segment::residual, {grad, residual}, {grad_input}, {passes_over(c, 3, c.tokens_sp)});
-  else norm_backward(b, norm, grad, residual, grad_input);
+  if (norm.weights.empty())
+    b.compute(Segment::residual, {grad, residual}, {grad_input}, {passes_over(c, 3, c.tokens_sp)});
+  else
+    norm_backward(b, norm, grad, residual, grad_input);
 }
 
 } // namespace
@@ -38,7 +42,8 @@ bool reduces_jointly(const LayerContext& c, FeedForward feed_forward) {
 }
 
 Layer::Layer(std::unique_ptr<Half> attention, std::unique_ptr<Half> feed_forward)
-    : attention_{std::move(attention), "norm1", {}, {}, {}}, feed_forward_{std::move(feed_forward), "norm2", {}, {}, {}} {}
+    : attention_{std::move(attention), "norm1", {}, {}, {}}, feed_forward_{
+                                                                 std::move(feed_forward), "norm2", {}, {}, {}} {}
 
 void Layer::forward(BlockBuilder& b, int input, int output) {
   const LayerContext& c = b.context();
@@ -93,9 +98,9 @@ void Layer::backward_in_turn(BlockBuilder& b, Part& part, int grad, int grad_inp
   entry_backward(b, part.before, part.half->backward(b, terms), grad, grad_input);
 }
 
-/// Each half is added by an operation of its own (transformers modeling_gpt_neox.py; self_attn_bda and mlp_bda of NeMo's
-/// Falcon layer). Jointly: partial sums are added, reduced once, and added to the input (EleutherAI/gpt-neox@ea7aefd8f
-/// megatron/model/transformer.py, gpt_j_residual).
+/// Each half is added by an operation of its own (transformers modeling_gpt_neox.py; self_attn_bda and mlp_bda of
+/// NeMo's Falcon layer). Jointly: partial sums are added, reduced once, and added to the input
+/// (EleutherAI/gpt-neox@ea7aefd8f megatron/model/transformer.py, gpt_j_residual).
 void Layer::forward_beside(BlockBuilder& b, int input, int output) {
   const LayerContext& c = b.context();
   const bool one_norm = c.model->norms_per_layer == 1;

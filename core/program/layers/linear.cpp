@@ -199,7 +199,8 @@ void column_forward(BlockBuilder& b, const Linear& linear, const tensor::Entry& 
   }
 }
 
-int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, const std::string& name, std::int64_t kept) {
+int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, const std::string& name,
+                std::int64_t kept) {
   if (!in_pieces(b, linear) || kept > 0) {
     forward_keeping(b, linear, input, partial, kept);
     return tensor::leave(b, partial, name, linear.out);

@@ -33,8 +33,8 @@ struct Linear {
 enum class Split { columns, rows, none };
 
 /// A linear layer of the model: its products run in the recipe's type, and it carries an adapter when the job says so.
-[[nodiscard]] Linear declare_linear(BlockBuilder& b, Segment segment, Parameter weight, std::int64_t tokens, Split split,
-                                    std::optional<AdapterTarget> target = std::nullopt);
+[[nodiscard]] Linear declare_linear(BlockBuilder& b, Segment segment, Parameter weight, std::int64_t tokens,
+                                    Split split, std::optional<AdapterTarget> target = std::nullopt);
 
 /// Whether the backward needs the layer's input.
 [[nodiscard]] bool needs_input(const BlockBuilder& b, const Linear& linear);
@@ -56,14 +56,17 @@ struct Piece {
   int piece = 0;
   int pieces = 1;
 };
-/// Entry and forward of a column-split layer: `begin_column` gathers or declares (tensor::in_pieces), `column_forward` does the
-/// rest. `kept` as in `forward_keeping`.
+/// Entry and forward of a column-split layer: `begin_column` gathers or declares (tensor::in_pieces), `column_forward`
+/// does the rest. `kept` as in `forward_keeping`.
 [[nodiscard]] tensor::Entry begin_column(BlockBuilder& b, const Linear& linear, int shard, const std::string& name);
-void column_forward(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int output, std::int64_t kept = 0);
+void column_forward(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int output,
+                    std::int64_t kept = 0);
 /// Forward and exit of a row-split layer: the buffer that holds this rank's share.
-int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, const std::string& name, std::int64_t kept = 0);
+int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, const std::string& name,
+                std::int64_t kept = 0);
 /// Entry and input gradient of a row-split layer's backward.
-[[nodiscard]] tensor::Entry begin_row_backward(BlockBuilder& b, const Linear& linear, int grad_shard, const std::string& name);
+[[nodiscard]] tensor::Entry begin_row_backward(BlockBuilder& b, const Linear& linear, int grad_shard,
+                                               const std::string& name);
 void row_input_gradient(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int grad_input);
 /// dW += dOutputᵀ input. Emitted as W: a split backward runs it apart.
 void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, int grad_output);
@@ -87,7 +90,8 @@ template <class Body> void in_weight_pass(BlockBuilder& b, Body&& body) {
 /// Whether a selective recomputation covers this module.
 [[nodiscard]] bool recomputes(const LayerContext& context, RecomputeModule module);
 
-/// Activations and rotary embeddings run as operators of their own: a framework of eager code, where nothing is compiled.
+/// Activations and rotary embeddings run as operators of their own: a framework of eager code, where nothing is
+/// compiled.
 [[nodiscard]] bool eager_operators(const LayerContext& context);
 
 /// Emits `body` again inside the backward.

@@ -11,10 +11,10 @@ namespace {
 /// fp32 tensors of tokens × experts that the router keeps: logits, scores, normalised and masked probabilities.
 constexpr std::int64_t kRouterTensors = 4;
 
-/// Bytes per element that the bias of the experts' down projection moves, weighted by the router's probabilities in operators of
-/// their own (NVIDIA/Megatron-LM@d98e8a64d core/transformer/moe/experts.py _apply_bias: bias times probability in fp32 4, sum
-/// 2 + 4 + 4, experts joined 4 + 4, cast 4 + 2). Backward: cast 2 + 4, gradient of the output 4 + 2, of the bias 4 + 4 + 4, of the
-/// probabilities 4 + 4 + 4, experts' gradients joined 2 + 2.
+/// Bytes per element that the bias of the experts' down projection moves, weighted by the router's probabilities in
+/// operators of their own (NVIDIA/Megatron-LM@d98e8a64d core/transformer/moe/experts.py _apply_bias: bias times
+/// probability in fp32 4, sum 2 + 4 + 4, experts joined 4 + 4, cast 4 + 2). Backward: cast 2 + 4, gradient of the
+/// output 4 + 2, of the bias 4 + 4 + 4, of the probabilities 4 + 4 + 4, experts' gradients joined 2 + 2.
 constexpr double kBiasForward = 28;
 constexpr double kBiasBackward = 40;
 
@@ -68,8 +68,12 @@ private:
     low_ = c.low.active;
     router_ = b.parameter({"router", {experts, h}, {experts, h}, false, true});
     if (moe.router_bias || moe.correction_bias) b.parameter({"router.bias", {experts}, {experts}, false, true});
-    up_ = b.parameter(
-        {"expert_up", {experts, matrices * moe.ffn, h}, {sizes_.experts, matrices * sizes_.width, h}, true, false, low_});
+    up_ = b.parameter({"expert_up",
+                       {experts, matrices * moe.ffn, h},
+                       {sizes_.experts, matrices * sizes_.width, h},
+                       true,
+                       false,
+                       low_});
     down_ = b.parameter({"expert_down", {experts, h, moe.ffn}, {sizes_.experts, h, sizes_.width}, true, false, low_});
     if (moe.expert_bias) {
       b.parameter(
@@ -109,7 +113,8 @@ private:
     }
     experts_forward(b);
     const int expert_out = b.temporary("expert_out", {sizes_.received, h});
-    Op& down = b.compute(Segment::expert_down, {kept_hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)});
+    Op& down =
+        b.compute(Segment::expert_down, {kept_hidden_}, {expert_out}, {grouped(c, h, sizes_.width, GemmRole::forward)});
     down.weights = {down_};
     if (bias_in_operators(c)) {
       down.kernels.push_back(traffic(c, kBiasForward * elements(sizes_.received, h)));
@@ -237,7 +242,8 @@ private:
       Op& op = b.compute(segment, {rows, grad}, {}, {grouped(c, n, k, GemmRole::weight_gradient)});
       op.weight_gradients = {weight};
       if (low_)
-        op.scratch = Bytes(std::llround(static_cast<double>(sizes_.received) * static_cast<double>(n) * c.low.activation));
+        op.scratch =
+            Bytes(std::llround(static_cast<double>(sizes_.received) * static_cast<double>(n) * c.low.activation));
     });
   }
 

@@ -9,8 +9,8 @@ namespace {
 /// (weight * (x.float() * rsqrt(mean(x²))).type_as(x), Aleph-Alpha/scaling@78489292b core/nn/norm/rms_norm.py).
 /// Forward: cast 2 + 4, square 4 + 4, mean 4, product 4 + 4, cast 4 + 2, weight 2 + 2.
 constexpr double kEagerForward = 36;
-/// Backward: gradients of value and weight 2 + 2 and 2 + 2 + 2 + 2, cast 2 + 4, product 4 + 4 and 4 + 4 + 4 + 4, mean 4,
-/// square (power, doubled, times the gradient) 8 + 8 + 12, sum of both paths 12, cast 4 + 2.
+/// Backward: gradients of value and weight 2 + 2 and 2 + 2 + 2 + 2, cast 2 + 4, product 4 + 4 and 4 + 4 + 4 + 4, mean
+/// 4, square (power, doubled, times the gradient) 8 + 8 + 12, sum of both paths 12, cast 4 + 2.
 constexpr double kEagerBackward = 92;
 
 } // namespace
@@ -21,9 +21,10 @@ Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low)
   const bool layer_norm = c.model->norm == NormKind::layer;
   Norm norm;
   norm.input = input;
-  norm.output = low ? b.quantised(name, {c.tokens_sp, h}, MemoryPart::activations) : b.activation(name, {c.tokens_sp, h});
-  norm.statistics = b.buffer(name + ".statistics", statistics_dtype(c), {layer_norm ? 2 : 1, c.tokens_sp},
-                             MemoryPart::activations);
+  norm.output =
+      low ? b.quantised(name, {c.tokens_sp, h}, MemoryPart::activations) : b.activation(name, {c.tokens_sp, h});
+  norm.statistics =
+      b.buffer(name + ".statistics", statistics_dtype(c), {layer_norm ? 2 : 1, c.tokens_sp}, MemoryPart::activations);
   if (c.job->norm == NormKernel::unfused) {
     norm.cast = b.buffer(name + ".fp32", statistics_dtype(c), {c.tokens_sp, h}, MemoryPart::activations);
     norm.product = b.activation(name + ".normalised", {c.tokens_sp, h});

@@ -11,17 +11,17 @@ struct Norm {
   int input = -1;  ///< saved
   int output = -1; ///< saved as the next GEMM's input
   int statistics = -1;
-  int cast = -1;    ///< unfused: the input in fp32, saved
-  int product = -1; ///< unfused: the normalised value before the weight, saved
+  int cast = -1;            ///< unfused: the input in fp32, saved
+  int product = -1;         ///< unfused: the normalised value before the weight, saved
   std::vector<int> weights; ///< weight, and bias of LayerNorm; empty: no norm, the output is the input
   // Of a norm that two parallel halves share:
   bool leads = true;   ///< this half's forward emits it
   bool repeats = true; ///< this half's backward emits it where it is recomputed
 };
 
-/// RMSNorm or LayerNorm over this rank's tokens. Saves input, output (which the GEMM after it needs) and one fp32 number
-/// per token (two for LayerNorm), as TransformerEngine's LayerNormLinear does. `name` is "norm1", "norm2" …; `low`: its
-/// output is written in the recipe's 8- or 4-bit type.
+/// RMSNorm or LayerNorm over this rank's tokens. Saves input, output (which the GEMM after it needs) and one fp32
+/// number per token (two for LayerNorm), as TransformerEngine's LayerNormLinear does. `name` is "norm1", "norm2" …;
+/// `low`: its output is written in the recipe's 8- or 4-bit type.
 [[nodiscard]] Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low = false);
 void norm_forward(BlockBuilder& b, const Norm& norm);
 /// The forward of a half's norm, or the same again in its backward.

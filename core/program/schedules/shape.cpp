@@ -46,8 +46,10 @@ std::optional<Rejection> check_shape(const Schedule& schedule, const ScheduleSha
                         .nearest = {}};
     // With chunks, groups of as many micro-batches as stages.
     const auto group = static_cast<double>(schedule.takes_chunks() ? shape.stages : 1);
-    const double most = std::floor(static_cast<double>(kScheduleLimit) / (1.0 * shape.stages * shape.chunks) / group) * group;
-    const long long unchunked = std::clamp(kScheduleLimit / shape.stages, 1LL, static_cast<long long>(shape.micro_batches));
+    const double most =
+        std::floor(static_cast<double>(kScheduleLimit) / (1.0 * shape.stages * shape.chunks) / group) * group;
+    const long long unchunked =
+        std::clamp(kScheduleLimit / shape.stages, 1LL, static_cast<long long>(shape.micro_batches));
     rejection.nearest.push_back(most >= 1 ? fmt::format("micro-batches {:.0f}", most)
                                           : fmt::format("schedule 1f1b, chunks 1, micro-batches {}", unchunked));
     return rejection;

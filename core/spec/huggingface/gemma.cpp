@@ -29,7 +29,9 @@ void sandwiched(ModelSpec& model) {
 
 /// Caps where the file names them or, absent, those of the class; null means none.
 void read_softcaps(Config& config, ModelSpec& model, int attention, int logits) {
-  const auto cap = [&config](const char* key, int otherwise) { return config.is_null(key) ? 0 : config.number({key}, otherwise, 0, 1'000'000); };
+  const auto cap = [&config](const char* key, int otherwise) {
+    return config.is_null(key) ? 0 : config.number({key}, otherwise, 0, 1'000'000);
+  };
   model.attention_softcap = cap("attn_logit_softcapping", attention);
   model.logit_softcap = cap("final_logit_softcapping", logits);
 }

@@ -46,7 +46,8 @@ void read_olmo2(Config& config, ModelSpec& model) {
               {.vocab = 50304, .hidden = 4096, .ffn = 11008, .layers = 32, .heads = 32, .positions = 2048});
   model.qkv_bias = model.out_bias = config.flag({"attention_bias"}, false);
   model.qk_norm = QkNorm::full_width;
-  model.norm_placement = NormPlacement::after; // modeling_olmo2.py: post_attention_layernorm, post_feedforward_layernorm
+  model.norm_placement =
+      NormPlacement::after; // modeling_olmo2.py: post_attention_layernorm, post_feedforward_layernorm
 }
 
 void read_smollm3(Config& config, ModelSpec& model) {

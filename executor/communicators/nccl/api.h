@@ -4,7 +4,8 @@
 #include <stdexcept>
 #include <string>
 
-/// The one place that tells NCCL on CUDA from RCCL on HIP: RCCL keeps NCCL's names, and the runtimes differ in a prefix.
+/// The one place that tells NCCL on CUDA from RCCL on HIP: RCCL keeps NCCL's names, and the runtimes differ in a
+/// prefix.
 #ifdef FORETRAIN_RCCL
 #include <hip/hip_runtime_api.h>
 #include <rccl/rccl.h>

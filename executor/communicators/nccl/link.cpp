@@ -11,8 +11,8 @@
 namespace foretrain {
 namespace {
 
-constexpr std::chrono::microseconds kPoll{50};       ///< of the thread that waits
-constexpr std::chrono::milliseconds kWatch{100};     ///< of the thread that looks after all
+constexpr std::chrono::microseconds kPoll{50};        ///< of the thread that waits
+constexpr std::chrono::milliseconds kWatch{100};      ///< of the thread that looks after all
 constexpr std::chrono::milliseconds kFarewell{2'000}; ///< that peers get to end a communicator together
 
 /// From this version on ranks may share a device by a variable; before, each must pass for a machine of its own.
@@ -228,7 +228,9 @@ DeviceLink::Started NcclLink::reduce_scatter(int channel, const Elements& whole,
 }
 
 DeviceLink::Started NcclLink::exchange(int channel, const std::vector<Part>& parts) {
-  auto operation = std::make_shared<Operation>(parts.size() > 1 ? "exchange" : parts.front().sends ? "send" : "receive");
+  auto operation = std::make_shared<Operation>(parts.size() > 1      ? "exchange"
+                                               : parts.front().sends ? "send"
+                                                                     : "receive");
   std::vector<void*> places;
   for (const Part& part : parts) places.push_back(put(*operation, part.elements, part.sends, !part.sends));
   return issue(channel, std::move(operation), [&](ncclComm_t communicator, gpu::Stream stream) {

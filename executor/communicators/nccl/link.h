@@ -53,9 +53,9 @@ private:
     Operation& operator=(const Operation&) = delete;
 
     std::string what;
-    gpu::Event done; ///< recorded behind it
+    gpu::Event done;            ///< recorded behind it
     Clock::time_point waited{}; ///< when it was waited for first
-    bool on_device = false; ///< some elements are in the device's memory
+    bool on_device = false;     ///< some elements are in the device's memory
     std::vector<std::shared_ptr<const void>> owners;
     std::vector<Staged> staged;
   };

@@ -89,9 +89,20 @@ Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, c
   fs::create_directories(folder, problem);
   if (problem) return fail_environment(folder.string(), "cannot be made: " + problem.message());
   if (auto written = write_text_file(file, plan); !written) return tl::unexpected<Error>(written.error());
-  std::vector<std::string> words = {file.string(), "--steps", std::to_string(probe.steps), "--warmup", "2",
-                                    "--ops", "none", "--out", records.string(), "--logs", folder.string(),
-                                    "--data", context.data.root.string(), "--json"};
+  std::vector<std::string> words = {file.string(),
+                                    "--steps",
+                                    std::to_string(probe.steps),
+                                    "--warmup",
+                                    "2",
+                                    "--ops",
+                                    "none",
+                                    "--out",
+                                    records.string(),
+                                    "--logs",
+                                    folder.string(),
+                                    "--data",
+                                    context.data.root.string(),
+                                    "--json"};
   if (probe.collectives) words.emplace_back("--probe");
   FORETRAIN_TRY(const int code, run_child(program, words, {true, context.stop}));
   if (code == kInterrupted)
@@ -154,8 +165,8 @@ int run_calibrate(const Context& context, const CalibrateOptions& options) {
   if (context.user_data.empty() && (options.out.empty() || options.work.empty()))
     return complain({Error::Kind::input, "is needed where there is no home folder", "--out and --work", ""});
   const fs::path out = options.out.empty() ? default_output(context, cluster->device.name) : fs::path(options.out);
-  const fs::path work = options.work.empty() ? context.user_data / "probes" / cluster->device.name
-                                             : fs::path(options.work);
+  const fs::path work =
+      options.work.empty() ? context.user_data / "probes" / cluster->device.name : fs::path(options.work);
   const auto calibration = measured(context, options, *cluster, work);
   if (!calibration) return complain(calibration.error());
   std::error_code ignored;

@@ -49,7 +49,8 @@ Result<void> add_run(const Context& context, const Store& store, const Learned& 
     stages[rank] = op.stage;
   }
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto role = std::find_if(program.roles.begin(), program.roles.end(), [&](const Role& r) { return r.stage == stages[rank]; });
+    const auto role = std::find_if(program.roles.begin(), program.roles.end(),
+                                   [&](const Role& r) { return r.stage == stages[rank]; });
     if (role != program.roles.end()) add_ops(program, *role, ranks[rank], all.ops);
   }
   all.ranks = std::max(all.ranks, static_cast<int>(ranks.size()));
@@ -75,8 +76,9 @@ Result<std::vector<Learned>> runs_of(const Store& store, const CalibrateOptions&
     FORETRAIN_TRY(run.plan, store.run_plan(summary.id));
     const DeviceSpec& device = run.plan.cluster.device;
     if (summary.environment.value("backend", "") == "gloo" && device.architecture != "cpu")
-      return fail(fmt::format("run {}", summary.id.value), "was executed by processors, its plan is for " + device.name,
-                  "name runs of one device with --run; plans for this machine take cluster cpu-host or what detect writes");
+      return fail(
+          fmt::format("run {}", summary.id.value), "was executed by processors, its plan is for " + device.name,
+          "name runs of one device with --run; plans for this machine take cluster cpu-host or what detect writes");
     FORETRAIN_TRY(const auto figures, store.run_figures(summary.id));
     run.measured = median_step(figures);
     if (run.measured > 0) list.push_back(std::move(run));
@@ -93,7 +95,8 @@ Result<std::vector<Learned>> runs_of(const Store& store, const CalibrateOptions&
 
 Result<double> predicted(const Context& context, const Plan& plan, const Calibration& calibration) {
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(plan.job.semantics));
-  FORETRAIN_TRY(const Prediction prediction, predict(plan, semantics, calibration, Engine::replay, "", context.data.root.string()));
+  FORETRAIN_TRY(const Prediction prediction,
+                predict(plan, semantics, calibration, Engine::replay, "", context.data.root.string()));
   return prediction.step_time.value;
 }
 
@@ -107,16 +110,21 @@ Json document(const std::vector<Learned>& runs, const Calibration& calibration, 
   json["calibration"] = to_json(calibration);
   json["runs"] = Json::array();
   for (const Learned& run : runs)
-    json["runs"].push_back({{"run", run.id.value}, {"measured_step_time_s", run.measured}, {"before_s", run.before}, {"after_s", run.after}});
+    json["runs"].push_back({{"run", run.id.value},
+                            {"measured_step_time_s", run.measured},
+                            {"before_s", run.before},
+                            {"after_s", run.after}});
   return json;
 }
 
 std::string text_of(const std::vector<Learned>& runs, const std::string& file) {
   std::vector<std::vector<std::string>> cells = {{"run", "measured", "before", "error", "after", "error"}};
   for (const Learned& run : runs)
-    cells.push_back({std::to_string(run.id.value), fmt::format("{:.3f} ms", run.measured * 1e3), fmt::format("{:.3f} ms", run.before * 1e3),
-                     percent(run.before, run.measured), fmt::format("{:.3f} ms", run.after * 1e3), percent(run.after, run.measured)});
-  return text_table(cells) + fmt::format("These runs are what it was fitted to: others tell how good it is.\nwritten to {}\n", file);
+    cells.push_back({std::to_string(run.id.value), fmt::format("{:.3f} ms", run.measured * 1e3),
+                     fmt::format("{:.3f} ms", run.before * 1e3), percent(run.before, run.measured),
+                     fmt::format("{:.3f} ms", run.after * 1e3), percent(run.after, run.measured)});
+  return text_table(cells) +
+         fmt::format("These runs are what it was fitted to: others tell how good it is.\nwritten to {}\n", file);
 }
 
 } // namespace
@@ -145,10 +153,12 @@ int calibrate_from_runs(const Context& context, const CalibrateOptions& options)
   }
   if (context.user_data.empty() && options.out.empty())
     return complain({Error::Kind::input, "is needed where there is no home folder", "--out", ""});
-  const fs::path out = options.out.empty() ? context.user_data / "calibrations" / (cluster.device.name + ".json") : fs::path(options.out);
+  const fs::path out = options.out.empty() ? context.user_data / "calibrations" / (cluster.device.name + ".json")
+                                           : fs::path(options.out);
   std::error_code ignored;
   if (out.has_parent_path()) fs::create_directories(out.parent_path(), ignored);
-  if (const auto written = write_text_file(out, to_json(*after).dump(2) + "\n"); !written) return complain(written.error());
+  if (const auto written = write_text_file(out, to_json(*after).dump(2) + "\n"); !written)
+    return complain(written.error());
   if (!options.json) return print_and(text_of(*runs, out.string()), kDone);
   return print_and(document(*runs, *after, out.string()).dump(2) + "\n", kDone);
 }

@@ -80,14 +80,14 @@ struct RunOptions {
   bool checkpoint_background = false; ///< written while training goes on
   std::string resume;                 ///< a checkpoint, or the folder of several
   int max_restarts = 0;
-  std::string weights;                ///< folder of safetensors files under Hugging Face's names
-  std::string tokens;                 ///< file; empty: synthetic ones
+  std::string weights; ///< folder of safetensors files under Hugging Face's names
+  std::string tokens;  ///< file; empty: synthetic ones
   std::string token_type = "uint16";
-  std::string out; ///< folder; empty: beside the database
-  bool dry_run = false;               ///< slurm: print the script
-  std::string time;                   ///< slurm: limit, as sbatch takes it
-  std::string partition;              ///< slurm
-  std::vector<std::string> sbatch;    ///< slurm: further options of sbatch, as they stand
+  std::string out;                 ///< folder; empty: beside the database
+  bool dry_run = false;            ///< slurm: print the script
+  std::string time;                ///< slurm: limit, as sbatch takes it
+  std::string partition;           ///< slurm
+  std::vector<std::string> sbatch; ///< slurm: further options of sbatch, as they stand
   std::string database = "foretrain.db";
   bool json = false;
 };
@@ -112,11 +112,11 @@ struct DetectOptions {
 [[nodiscard]] int run_detect(const Context& context, const DetectOptions& options);
 
 struct CalibrateOptions {
-  std::string cluster = "cpu-host"; ///< whose device is measured, with as many ranks at once as it has
-  std::string out;                  ///< file; empty: the user's calibrations
-  std::string work;                 ///< folder of the probes, from which an interrupted calibration goes on
-  int steps = 8; ///< of each probe; the first two are not measured
-  std::string runs;                 ///< database file: learn from its runs instead of measuring
+  std::string cluster = "cpu-host";  ///< whose device is measured, with as many ranks at once as it has
+  std::string out;                   ///< file; empty: the user's calibrations
+  std::string work;                  ///< folder of the probes, from which an interrupted calibration goes on
+  int steps = 8;                     ///< of each probe; the first two are not measured
+  std::string runs;                  ///< database file: learn from its runs instead of measuring
   std::vector<std::int64_t> of_runs; ///< numbers of these; empty: all that ended well
   bool quick = false;
   bool json = false;
@@ -137,7 +137,7 @@ struct PresetsOptions {
 [[nodiscard]] int run_schema(const std::string& name);
 
 struct DbOptions {
-  std::string action; ///< list, show, best, pareto, misses, runs, import
+  std::string action;            ///< list, show, best, pareto, misses, runs, import
   std::vector<std::string> runs; ///< import: folders that foretrain-run wrote
   std::string file;
   std::optional<std::int64_t> study; ///< absent: the newest

@@ -25,7 +25,7 @@ struct StoredRun {
   RunFacts facts;
 };
 
-constexpr std::string_view kPeak = "peak/"; ///< of a slot, before its name
+constexpr std::string_view kPeak = "peak/";                        ///< of a slot, before its name
 using Peaks = std::map<std::pair<int, std::string>, std::int64_t>; ///< by rank and slot
 
 constexpr std::string_view kHost = "host/"; ///< memory of the host, before what it is for
@@ -101,12 +101,8 @@ Result<StoredRun> stored_run(const Context& context, const Store& store, RunId i
 
 Json row_json(const Comparison& row) {
   const auto error = row.error_percent();
-  return {{"item", row.item},
-          {"rank", row.rank ? Json(*row.rank) : Json()},
-          {"predicted", row.predicted},
-          {"measured", row.measured},
-          {"error_percent", error ? Json(*error) : Json()},
-          {"unit", row.unit}};
+  return {{"item", row.item},         {"rank", row.rank ? Json(*row.rank) : Json()},    {"predicted", row.predicted},
+          {"measured", row.measured}, {"error_percent", error ? Json(*error) : Json()}, {"unit", row.unit}};
 }
 
 std::string figure_text(double value, const std::string& unit) {

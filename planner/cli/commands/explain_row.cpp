@@ -21,26 +21,28 @@ constexpr double kTelling = 0.3; // correlations below say little
 
 std::string text_of(const ValidatedRow& row, const std::vector<Term>& terms, const validation::ErrorSummary& source) {
   const double missing = *row.measured_seconds - *row.predicted_seconds;
-  std::string text = fmt::format("{} ({})\n{} on {} × {} · {} tokens · batch {} · {}\n  measured  {}\n  predicted {}  ({:+.1f} %)\n\n",
-                                 row.row_id, row.source, row.features.model, row.features.devices, row.features.device,
-                                 row.features.sequence_length, row.features.global_batch, row.features.precision,
-                                 pretty(Seconds(*row.measured_seconds)), pretty(Seconds(*row.predicted_seconds)),
-                                 *validation::time_error_percent(row));
-  text += fmt::format("  {:<10} {:>10} {:>7}   error with its share over the source's {} rows\n", "part", "predicted", "share",
-                      source.count);
+  std::string text = fmt::format(
+      "{} ({})\n{} on {} × {} · {} tokens · batch {} · {}\n  measured  {}\n  predicted {}  ({:+.1f} %)\n\n", row.row_id,
+      row.source, row.features.model, row.features.devices, row.features.device, row.features.sequence_length,
+      row.features.global_batch, row.features.precision, pretty(Seconds(*row.measured_seconds)),
+      pretty(Seconds(*row.predicted_seconds)), *validation::time_error_percent(row));
+  text += fmt::format("  {:<10} {:>10} {:>7}   error with its share over the source's {} rows\n", "part", "predicted",
+                      "share", source.count);
   for (const Term& term : terms)
     text += fmt::format("  {:<10} {:>10} {:>5.1f} %   r {:+.2f}, {:+.2f} per step of it\n", id_of(term.part),
                         pretty(Seconds(term.seconds)), 100 * term.share, term.correlation, term.slope);
-  text += fmt::format("\nthe source's rows: {:.1f} % absolute, {:+.1f} % signed\n", source.mean_absolute, source.mean_signed);
+  text += fmt::format("\nthe source's rows: {:.1f} % absolute, {:+.1f} % signed\n", source.mean_absolute,
+                      source.mean_signed);
   const auto telling = std::find_if(terms.begin(), terms.end(), [&](const Term& term) {
     return std::abs(term.correlation) >= kTelling && (term.slope > 0) == (missing > 0);
   });
   if (telling == terms.end())
     text += "no part's share goes with the error: a term that is missing, or one that all rows share\n";
   else
-    text += fmt::format("the residual of {} {} points to {}: it would be explained by {} times what is predicted for it\n",
-                        missing < 0 ? "-" : "+", pretty(Seconds(std::abs(missing))), id_of(telling->part),
-                        fmt::format("{:.2f}", std::max(0.0, 1 + telling->slope)));
+    text +=
+        fmt::format("the residual of {} {} points to {}: it would be explained by {} times what is predicted for it\n",
+                    missing < 0 ? "-" : "+", pretty(Seconds(std::abs(missing))), id_of(telling->part),
+                    fmt::format("{:.2f}", std::max(0.0, 1 + telling->slope)));
   for (const std::string& note : row.notes) text += "assumed: " + note + "\n";
   return text;
 }
@@ -72,12 +74,14 @@ Result<int> explain(const Context& context, const ExplainOptions& options) {
   FORETRAIN_TRY(const auto assumptions, read_assumptions(context.data, std::filesystem::path(file).stem().string()));
   FORETRAIN_TRY(const MeasurementFile measured, read_measurements(file, assumptions));
   if (measured.skipped) return fail(file, *measured.skipped);
-  FORETRAIN_TRY(const auto rows, validate_rows(context, file, measured.rows, Engine::replay, jobs_or_cores(options.jobs)));
+  FORETRAIN_TRY(const auto rows,
+                validate_rows(context, file, measured.rows, Engine::replay, jobs_or_cores(options.jobs)));
   const auto row = std::find_if(rows.begin(), rows.end(), [&](const ValidatedRow& r) { return r.row_id == id; });
   if (row == rows.end()) return fail("--against", "no row '" + id + "' in " + file);
   if (row->skipped) return fail("--against", "row '" + id + "' is not compared: " + *row->skipped);
   if (!validation::time_error_percent(*row))
-    return fail("--against", "row '" + id + "' has no step time to compare" + (row->rule.empty() ? "" : ": refused by " + row->rule));
+    return fail("--against", "row '" + id + "' has no step time to compare" +
+                                 (row->rule.empty() ? "" : ": refused by " + row->rule));
   validation::Rows same;
   for (const ValidatedRow& other : rows)
     if (other.source == row->source) same.push_back(&other);

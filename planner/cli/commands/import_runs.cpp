@@ -44,9 +44,11 @@ Result<Imported> import_run(const Context& context, const std::string& database,
   FORETRAIN_TRY(const MeasuredRun run, read_run(folder / "run.json"));
   FORETRAIN_TRY(LoadedPlan loaded, load_plan(context, (folder / "plan.json").string()));
   FORETRAIN_TRY(const ExecutedPlan plan, executed_plan(context, std::move(loaded)));
-  if (!plan.program) return fail((folder / "plan.json").string(), "cannot run: " + plan.prediction.rejections.front().reason);
+  if (!plan.program)
+    return fail((folder / "plan.json").string(), "cannot run: " + plan.prediction.rejections.front().reason);
   if (run.ranks.size() > plan.stage.size())
-    return fail((folder / "run.json").string(), fmt::format("has {} ranks, its plan {}", run.ranks.size(), plan.stage.size()));
+    return fail((folder / "run.json").string(),
+                fmt::format("has {} ranks, its plan {}", run.ranks.size(), plan.stage.size()));
   FORETRAIN_TRY(RunRecord record, RunRecord::begin(database, context.data, plan, "imported"));
   const bool failed = !run.failure.empty() || run.step_seconds.empty();
   if (auto kept = record.keep(plan, run, folder, failed ? RunEnd::failed : RunEnd::done, run.failure); !kept)

@@ -31,7 +31,8 @@ Result<SearchResult> search_for(const Context& context, const PlanOptions& optio
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(study.job.semantics));
   FORETRAIN_TRY(const SpaceSize size, space_size(study, semantics));
   FORETRAIN_TRY(const Extent extent, extent_from(options.search, "--search"));
-  if (const std::string note = extent == Extent::exhaustive ? large_space_note(size) : ""; !note.empty()) std::fprintf(stderr, "%s\n", note.c_str());
+  if (const std::string note = extent == Extent::exhaustive ? large_space_note(size) : ""; !note.empty())
+    std::fprintf(stderr, "%s\n", note.c_str());
   SearchOptions search_options;
   search_options.jobs = jobs_or_cores(options.jobs);
   search_options.top = options.top;

@@ -93,8 +93,7 @@ Json document(const ExecutedPlan& plan, const MeasuredRun& run, std::int64_t id,
   json["steps"] = run.step_seconds.size();
   json["step_time_s"] = step > 0 ? Json(step) : Json();
   json["predicted_step_time_s"] = plan.prediction.step_time.value;
-  json["tokens_per_s"] =
-      step > 0 ? Json(static_cast<double>(job.global_batch) * job.sequence_length / step) : Json();
+  json["tokens_per_s"] = step > 0 ? Json(static_cast<double>(job.global_batch) * job.sequence_length / step) : Json();
   json["evidence"] = std::string(id_of(plan.prediction.evidence));
   json["memory"] = memory_json(plan, run);
   json["loss"] = run.loss;
@@ -117,7 +116,8 @@ std::string error_text(double predicted, double measured) {
   return fmt::format("{:+.1f} %", (predicted - measured) / measured * 100);
 }
 
-std::string summary_text(const ExecutedPlan& plan, const MeasuredRun& run, std::int64_t id, const std::string& database) {
+std::string summary_text(const ExecutedPlan& plan, const MeasuredRun& run, std::int64_t id,
+                         const std::string& database) {
   const double step = run.step_time();
   std::string text;
   if (step > 0)
@@ -152,9 +152,9 @@ RunEnd end_of(int code) {
 Result<fs::path> folder_of(const RunOptions& options, std::int64_t id) {
   std::error_code problem;
   const fs::path database = fs::absolute(options.database, problem);
-  const fs::path folder =
-      options.out.empty() ? database.parent_path() / (database.stem().string() + "-runs") / std::to_string(id)
-                          : fs::absolute(options.out, problem);
+  const fs::path folder = options.out.empty()
+                              ? database.parent_path() / (database.stem().string() + "-runs") / std::to_string(id)
+                              : fs::absolute(options.out, problem);
   fs::create_directories(folder, problem);
   if (problem) return fail_environment(folder.string(), "cannot be made: " + problem.message());
   return folder;
@@ -188,7 +188,8 @@ int print_script(const Context& context, const RunOptions& options, const Execut
 int follow_rank_0(const Context& context, const RunOptions& options) {
   const auto program = executor_program();
   if (!program) return complain(program.error());
-  const auto code = run_child(*program, arguments_of(context, options, options.plan, options.out), {true, context.stop});
+  const auto code =
+      run_child(*program, arguments_of(context, options, options.plan, options.out), {true, context.stop});
   if (!code) return complain(code.error());
   return *code >= 1000 ? kBadInput : *code;
 }
@@ -228,8 +229,9 @@ Result<Finished> execute(const Context& context, const RunOptions& options, cons
   finished.message = finished.run.failure;
   if (finished.end == RunEnd::failed && finished.message.empty())
     finished.message = finished.code == kNothingFits ? "the executor does not run this plan"
-                       : finished.code >= 1000       ? fmt::format("the launcher was ended by signal {}", finished.code - 1000)
-                                                     : fmt::format("the executor ended with code {}", finished.code);
+                       : finished.code >= 1000
+                           ? fmt::format("the launcher was ended by signal {}", finished.code - 1000)
+                           : fmt::format("the executor ended with code {}", finished.code);
   return finished;
 }
 

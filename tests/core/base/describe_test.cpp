@@ -29,20 +29,19 @@ template <> struct EnumNames<Colour> {
 template <> struct Described<ChoiceSpec> {
   static constexpr const char* name = "choice";
   static constexpr const char* doc = "A tagged choice.";
-  static constexpr auto members = std::tuple{
-      required("kind", &ChoiceSpec::kind, "which"),
-      optional("chunks", &ChoiceSpec::chunks, "how many").between(1, 64).only_for("cut sliced")};
+  static constexpr auto members =
+      std::tuple{required("kind", &ChoiceSpec::kind, "which"),
+                 optional("chunks", &ChoiceSpec::chunks, "how many").between(1, 64).only_for("cut sliced")};
 };
 template <> struct Described<DemoSpec> {
   static constexpr const char* name = "demo";
   static constexpr const char* doc = "For the test.";
-  static constexpr auto members = std::tuple{
-      required("count", &DemoSpec::count, "how many").between(1, 1000),
-      optional("limit", &DemoSpec::limit, "at most").at_least(0),
-      optional("memory", &DemoSpec::memory, "how much"),
-      optional("colour", &DemoSpec::colour, "which colour"),
-      optional("choice", &DemoSpec::choice, "a choice"),
-      optional("values", &DemoSpec::values, "some values").between(0, 1)};
+  static constexpr auto members = std::tuple{required("count", &DemoSpec::count, "how many").between(1, 1000),
+                                             optional("limit", &DemoSpec::limit, "at most").at_least(0),
+                                             optional("memory", &DemoSpec::memory, "how much"),
+                                             optional("colour", &DemoSpec::colour, "which colour"),
+                                             optional("choice", &DemoSpec::choice, "a choice"),
+                                             optional("values", &DemoSpec::values, "some values").between(0, 1)};
 };
 
 namespace {
@@ -68,7 +67,9 @@ TEST(Describe, WhatIsWrittenIsReadBackEqual) {
 }
 
 TEST(Describe, AnUnknownKeyIsNamedWithPointerAndNearestKey) {
-  EXPECT_EQ(error_of(R"({"count": 1, "memry": "1 B"})").rfind("demo.json:/memry: unknown key 'memry' in demo (did you mean 'memory'?", 0), 0U)
+  EXPECT_EQ(error_of(R"({"count": 1, "memry": "1 B"})")
+                .rfind("demo.json:/memry: unknown key 'memry' in demo (did you mean 'memory'?", 0),
+            0U)
       << error_of(R"({"count": 1, "memry": "1 B"})");
 }
 

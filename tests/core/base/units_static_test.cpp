@@ -6,9 +6,13 @@ namespace foretrain {
 namespace {
 
 template <class A, class B>
-concept Addable = requires(A a, B b) { a + b; };
+concept Addable = requires(A a, B b) {
+  a + b;
+};
 template <class A, class B>
-concept Divisible = requires(A a, B b) { a / b; };
+concept Divisible = requires(A a, B b) {
+  a / b;
+};
 
 static_assert(Addable<Bytes, Bytes>);
 static_assert(!Addable<Bytes, Seconds>);

@@ -26,7 +26,8 @@ Semantics semantics(bool fills) {
 }
 
 Block layer_of(const Plan& p, const Semantics& s) {
-  return make_layer(make_context(p.model, p.job, s, p.layout, p.cluster.device, false), layer_shapes(p.model).front(), false);
+  return make_layer(make_context(p.model, p.job, s, p.layout, p.cluster.device, false), layer_shapes(p.model).front(),
+                    false);
 }
 
 double traffic_of(const std::vector<Op>& ops) {
@@ -55,8 +56,8 @@ TEST(DeterministicAttention, HoldsGradientsOfTheScoresOnHopper) {
   EXPECT_EQ(traffic_of(same_bits.forward), traffic_of(usual.forward));
 }
 
-// Dao-AILab/flash-attention csrc/flash_attn/src/flash_bwd_launch_template.h: ceil(processors / (sequences · heads)) parts;
-// csrc/flash_attn/flash_api.cpp: an fp32 gradient of the queries for each.
+// Dao-AILab/flash-attention csrc/flash_attn/src/flash_bwd_launch_template.h: ceil(processors / (sequences · heads))
+// parts; csrc/flash_attn/flash_api.cpp: an fp32 gradient of the queries for each.
 TEST(DeterministicAttention, SplitsFlashAttentionIntoAsManyPartsAsProcessors) {
   const Block usual = layer_of(job("Blackwell", false), semantics(false));
   const Block same_bits = layer_of(job("Blackwell", true), semantics(false));
@@ -66,8 +67,9 @@ TEST(DeterministicAttention, SplitsFlashAttentionIntoAsManyPartsAsProcessors) {
   EXPECT_EQ(attention_backward(usual).kernels.front().parts, 0);
 }
 
-// PyTorch docs, torch.utils.deterministic.fill_uninitialized_memory: tensors made without values are filled. Each op that
-// allocates writes what it allocates once more; sums around residuals are PyTorch's own operators and are not filled.
+// PyTorch docs, torch.utils.deterministic.fill_uninitialized_memory: tensors made without values are filled. Each op
+// that allocates writes what it allocates once more; sums around residuals are PyTorch's own operators and are not
+// filled.
 TEST(DeterministicAlgorithms, FillWhatEachOpAllocates) {
   const Block bare = layer_of(job("Hopper", true), semantics(false));
   const Block filled = layer_of(job("Hopper", true), semantics(true));
@@ -76,10 +78,12 @@ TEST(DeterministicAlgorithms, FillWhatEachOpAllocates) {
   for (const Op& op : bare.forward) {
     if (op.kind != OpKind::compute || op.segment == Segment::residual) continue;
     expected += static_cast<double>(op.scratch.value);
-    for (const int buffer : op.allocates) expected += static_cast<double>(bare.buffers[static_cast<std::size_t>(buffer)].bytes.value);
+    for (const int buffer : op.allocates)
+      expected += static_cast<double>(bare.buffers[static_cast<std::size_t>(buffer)].bytes.value);
     tensors += static_cast<int>(op.allocates.size()) + (op.scratch.value > 0 ? 1 : 0);
   }
-  EXPECT_GT(expected, 2.0 * 8192 * (4096 + 6144 + 4096 + 4096 + 3 * 14336)); // norm, QKV, attention, projection, feed-forward
+  EXPECT_GT(expected,
+            2.0 * 8192 * (4096 + 6144 + 4096 + 4096 + 3 * 14336)); // norm, QKV, attention, projection, feed-forward
   EXPECT_DOUBLE_EQ(traffic_of(filled.forward) - traffic_of(bare.forward), expected);
   int counted = 0;
   for (const Op& op : filled.forward) counted += op.fills;
@@ -88,9 +92,9 @@ TEST(DeterministicAlgorithms, FillWhatEachOpAllocates) {
   EXPECT_EQ(layer_of(job("Hopper", false), semantics(true)), layer_of(job("Hopper", false), semantics(false)));
 }
 
-// Aleph-Alpha/scaling@78489292b core/nn/masked_softmax: scores cast to fp32 (2 + 4), masked in place (4 + 4), normalised
-// (4 + 4), cast back (4 + 2); the softmax keeps its fp32 result and the product the cast: 6 bytes of each score stay where the
-// fused kernel keeps 2.
+// Aleph-Alpha/scaling@78489292b core/nn/masked_softmax: scores cast to fp32 (2 + 4), masked in place (4 + 4),
+// normalised (4 + 4), cast back (4 + 2); the softmax keeps its fp32 result and the product the cast: 6 bytes of each
+// score stay where the fused kernel keeps 2.
 TEST(EagerAttention, MovesAndKeepsScoresInFp32) {
   const auto layer = [](AttentionKernel kernel) {
     Plan p = job("Ampere", false);

@@ -4,8 +4,8 @@
 #include "core/program/blocks.h"
 #include "tests/core/program/fixtures.h"
 
-/// What frameworks of eager operators keep: torchtitan (activation_checkpoint.py), Aleph-Alpha/scaling (norm, loss), and
-/// deterministic attention on Blackwell.
+/// What frameworks of eager operators keep: torchtitan (activation_checkpoint.py), Aleph-Alpha/scaling (norm, loss),
+/// and deterministic attention on Blackwell.
 namespace foretrain {
 namespace {
 
@@ -22,7 +22,8 @@ Semantics torchtitan() {
 }
 
 Block layer_of(const Plan& p, const Semantics& s) {
-  return make_layer(make_context(p.model, p.job, s, p.layout, p.cluster.device, false), layer_shapes(p.model).front(), false);
+  return make_layer(make_context(p.model, p.job, s, p.layout, p.cluster.device, false), layer_shapes(p.model).front(),
+                    false);
 }
 
 double flop_of(const std::vector<Op>& ops, Pass pass) {
@@ -78,8 +79,8 @@ double traffic_of(const std::vector<Op>& ops, Segment segment) {
   return bytes;
 }
 
-// Aleph-Alpha/scaling@78489292b core/nn/norm/rms_norm.py: six operators forward, which move 36 bytes per value of 16 bits, and
-// their gradients, which move 92 and 6 for the sum with the residual's gradient.
+// Aleph-Alpha/scaling@78489292b core/nn/norm/rms_norm.py: six operators forward, which move 36 bytes per value of 16
+// bits, and their gradients, which move 92 and 6 for the sum with the residual's gradient.
 TEST(EagerOperators, UnfusedNormsMoveWhatTheirOperatorsMove) {
   Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
   p.job.norm = NormKernel::unfused;
@@ -88,8 +89,8 @@ TEST(EagerOperators, UnfusedNormsMoveWhatTheirOperatorsMove) {
   EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::norm), 2.0 * (92 + 6) * kTokens * 4096);
 }
 
-// Aleph-Alpha/scaling@78489292b core/nn/mlp.py and rotary.py: silu (two passes), a product (three); nine passes backward. Queries
-// and keys take ten passes forward and fifteen backward.
+// Aleph-Alpha/scaling@78489292b core/nn/mlp.py and rotary.py: silu (two passes), a product (three); nine passes
+// backward. Queries and keys take ten passes forward and fifteen backward.
 TEST(EagerOperators, MoveWhatEachOfThemMoves) {
   const Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
   Semantics s = megatron();
@@ -101,7 +102,8 @@ TEST(EagerOperators, MoveWhatEachOfThemMoves) {
   EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::rope), 2.0 * 15 * kTokens * (4096 + 1024));
 }
 
-// F.linear leaves the sum of gradients to autograd: three 16-bit passes over each weight, none where one micro-batch is all.
+// F.linear leaves the sum of gradients to autograd: three 16-bit passes over each weight, none where one micro-batch is
+// all.
 TEST(EagerOperators, AddGradientsInAKernelOfTheirOwn) {
   Plan p = plan(llama3(4096, 32, 14336, 1), 1, 8192, 2);
   p.job.gradient = DType::bf16;
@@ -124,8 +126,8 @@ TEST(EagerOperators, AddGradientsInAKernelOfTheirOwn) {
   EXPECT_EQ(sums(), 0) << "the only gradient is kept as it is";
 }
 
-// Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py: whole gradients are cast and summed in fp32 after the backward, also
-// where the optimizer's state is sharded. Megatron-Core scatters sums of the gradient's own type.
+// Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py: whole gradients are cast and summed in fp32 after the
+// backward, also where the optimizer's state is sharded. Megatron-Core scatters sums of the gradient's own type.
 TEST(ReductionAfterTheBackward, SumsWholeGradientsInFp32) {
   Plan p = plan(llama3(4096, 2, 14336, 1), 8, 8192, 8);
   p.layout.dp_shard = 8;
@@ -167,8 +169,8 @@ TEST(SequenceParallel, KeepsGatheredInputsWhereTheFrameworkGathersBeforeIt) {
   EXPECT_EQ(layer_of(p, s).forward_memory.net.value - shards, 2 * 2 * kTokens * 5120 * 3 / 4);
 }
 
-// The same functional test of Megatron-LM (7 B, tp 4, two sequences) took 1,073,741,824 bytes more on GB200 than on H100:
-// 32 layers, 16384 tokens, 8 heads of 128 in 16 bits.
+// The same functional test of Megatron-LM (7 B, tp 4, two sequences) took 1,073,741,824 bytes more on GB200 than on
+// H100: 32 layers, 16384 tokens, 8 heads of 128 in 16 bits.
 TEST(DeterministicAttention, KeepsItsOutputInBothOrders) {
   Plan p = plan(llama3(4096, 32, 16384, 1), 8, 8192, 8);
   p.layout.tp = 4;

@@ -21,8 +21,12 @@ inline ModelSpec llama3(int hidden, int heads, int ffn, int layers, int kv_heads
   m.vocab = 128256;
   return m;
 }
-inline ModelSpec llama3_70b(int layers = 80) { return llama3(8192, 64, 28672, layers); }
-inline ModelSpec llama3_405b(int layers = 126) { return llama3(16384, 128, 53248, layers); }
+inline ModelSpec llama3_70b(int layers = 80) {
+  return llama3(8192, 64, 28672, layers);
+}
+inline ModelSpec llama3_405b(int layers = 126) {
+  return llama3(16384, 128, 53248, layers);
+}
 
 inline ModelSpec deepseek_v2(int layers) {
   ModelSpec m;
@@ -96,6 +100,8 @@ inline Plan plan(ModelSpec model, int world, int sequence, int global_batch) {
   return p;
 }
 
-inline double mib(Bytes bytes) { return static_cast<double>(bytes.value) / kMiB; }
+inline double mib(Bytes bytes) {
+  return static_cast<double>(bytes.value) / kMiB;
+}
 
 } // namespace foretrain::fixtures

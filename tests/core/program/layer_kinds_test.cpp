@@ -7,8 +7,8 @@
 #include "core/spec/presets.h"
 #include "tests/support/places.h"
 
-/// Layers other than norm, half and sum in turn. The sums are worked by hand from what the layers of the implementations
-/// named in docs/formulas.md save.
+/// Layers other than norm, half and sum in turn. The sums are worked by hand from what the layers of the
+/// implementations named in docs/formulas.md save.
 namespace foretrain {
 namespace {
 
@@ -18,7 +18,9 @@ constexpr std::int64_t kHeads = 4;
 constexpr std::int64_t kFfn = 128;
 constexpr std::int64_t kVocab = 256;
 
-DataFolder data() { return DataFolder{test::source_folder() / "data"}; }
+DataFolder data() {
+  return DataFolder{test::source_folder() / "data"};
+}
 
 ModelSpec plain() {
   ModelSpec m;
@@ -53,7 +55,8 @@ template <class Use> auto with(const Setting& s, Use&& use) {
   layout.tp = s.tp;
   layout.sequence_parallel = s.sp;
   const Semantics semantics = data().semantics(s.framework).value();
-  const LayerContext context = make_context(s.model, job, semantics, layout, data().device("h100-sxm-80gb").value(), false);
+  const LayerContext context =
+      make_context(s.model, job, semantics, layout, data().device("h100-sxm-80gb").value(), false);
   return use(context);
 }
 
@@ -62,7 +65,8 @@ Block layer(const Setting& s) {
 }
 
 int count(const std::vector<Op>& ops, Collective kind) {
-  return static_cast<int>(std::count_if(ops.begin(), ops.end(), [kind](const Op& op) { return op.kind == OpKind::collective && op.collective == kind; }));
+  return static_cast<int>(std::count_if(
+      ops.begin(), ops.end(), [kind](const Op& op) { return op.kind == OpKind::collective && op.collective == kind; }));
 }
 
 double products(const Block& block) {
@@ -75,7 +79,8 @@ double products(const Block& block) {
 
 /// 2 B activations: queries, keys, values and the attention's output t·h each, log-sum-exp 4 B per token and head, both
 /// sides of the activation t·f each, and the layer's output t·h.
-constexpr std::int64_t kHalves = 2 * 4 * kTokens * kHidden + 4 * kTokens * kHeads + 2 * 2 * kTokens * kFfn + 2 * kTokens * kHidden;
+constexpr std::int64_t kHalves =
+    2 * 4 * kTokens * kHidden + 4 * kTokens * kHeads + 2 * 2 * kTokens * kFfn + 2 * kTokens * kHidden;
 constexpr std::int64_t kNormed = 2 * kTokens * kHidden; ///< output of a norm, or its input
 constexpr std::int64_t kStatistics = 4 * kTokens;       ///< RMS: one number per token
 
@@ -103,11 +108,16 @@ TEST(LayerKinds, NormsAroundKeepTheOutputsOfTheHalvesToo) {
   around.model.norm_placement = NormPlacement::around;
   const Block block = layer(around);
   EXPECT_EQ(block.forward_memory.net, Bytes(kHalves + 4 * (kNormed + kStatistics) + kNormed));
-  EXPECT_EQ(std::count_if(block.forward.begin(), block.forward.end(), [](const Op& op) { return op.segment == Segment::norm; }), 4);
-  EXPECT_EQ(std::count_if(block.backward.begin(), block.backward.end(), [](const Op& op) { return op.segment == Segment::norm; }), 4);
+  EXPECT_EQ(std::count_if(block.forward.begin(), block.forward.end(),
+                          [](const Op& op) { return op.segment == Segment::norm; }),
+            4);
+  EXPECT_EQ(std::count_if(block.backward.begin(), block.backward.end(),
+                          [](const Op& op) { return op.segment == Segment::norm; }),
+            4);
 }
 
-// OLMo 2: the products read the residual stream itself, which is there anyway; each norm keeps its half's output instead.
+// OLMo 2: the products read the residual stream itself, which is there anyway; each norm keeps its half's output
+// instead.
 TEST(LayerKinds, NormsAfterKeepWhatNormsBeforeDo) {
   Setting after;
   after.model.norm_placement = NormPlacement::after;

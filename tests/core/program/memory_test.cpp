@@ -9,8 +9,9 @@ namespace {
 
 using namespace fixtures;
 
-/// Measured torch max_memory_allocated on 8 B200 (MooreThreads/SimuMax docs/b200/b200_release_v1.2_summary.json@4dcaae5):
-/// Megatron-LM 23e00ed, TransformerEngine 2.11, micro-batch 1, distributed optimizer, fused cross-entropy.
+/// Measured torch max_memory_allocated on 8 B200 (MooreThreads/SimuMax
+/// docs/b200/b200_release_v1.2_summary.json@4dcaae5): Megatron-LM 23e00ed, TransformerEngine 2.11, micro-batch 1,
+/// distributed optimizer, fused cross-entropy.
 struct Row {
   const char* name;
   bool big; ///< 405B widths and 4 layers, else 70B widths and 12
@@ -34,7 +35,8 @@ TEST_P(MeasuredOnB200, AllocatedPeakIsWithinATenthOfAPercent) {
   const Program program = lower(p, megatron());
   const StageMemory memory = stage_memory(program, program.roles[static_cast<std::size_t>(row.stage)]);
   constexpr double kBand = 0.001; // the recipe is complete for this software; padding and small tables are left out
-  EXPECT_NEAR(mib(memory.allocated) / row.measured_mib, 1, kBand) << mib(memory.allocated) << " MiB at " << memory.peak_at;
+  EXPECT_NEAR(mib(memory.allocated) / row.measured_mib, 1, kBand)
+      << mib(memory.allocated) << " MiB at " << memory.peak_at;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, MeasuredOnB200,
@@ -71,11 +73,13 @@ TEST_P(MeasuredMoeOnB200, AllocatedPeakIsWithinOnePercent) {
   p.layout.dp_shard = dp;
   const Program program = lower(p, megatron());
   const StageMemory memory = stage_memory(program, program.roles[static_cast<std::size_t>(row.stage)]);
-  EXPECT_NEAR(mib(memory.allocated) / row.measured_mib, 1, 0.01) << mib(memory.allocated) << " MiB at " << memory.peak_at;
+  EXPECT_NEAR(mib(memory.allocated) / row.measured_mib, 1, 0.01)
+      << mib(memory.allocated) << " MiB at " << memory.peak_at;
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, MeasuredMoeOnB200,
-                         testing::Values(MoeRow{"v2_ep8", false, 8, 1, 0, 46726}, MoeRow{"v3_ep8", true, 8, 1, 0, 106801},
+                         testing::Values(MoeRow{"v2_ep8", false, 8, 1, 0, 46726},
+                                         MoeRow{"v3_ep8", true, 8, 1, 0, 106801},
                                          MoeRow{"v2_ep4_pp2_stage1", false, 4, 2, 1, 45775},
                                          MoeRow{"v3_ep4_pp2_stage1", true, 4, 2, 1, 116736}),
                          [](const auto& row) { return row.param.name; });

@@ -5,7 +5,8 @@
 #include "core/program/lower.h"
 #include "tests/core/program/fixtures.h"
 
-/// Tensor-parallel collectives in pieces beside their products (`overlap.tp`): the same work, the same bytes, in another order.
+/// Tensor-parallel collectives in pieces beside their products (`overlap.tp`): the same work, the same bytes, in
+/// another order.
 namespace foretrain {
 namespace {
 
@@ -22,7 +23,8 @@ Plan job(bool pieces) {
 }
 
 Block layer_of(const Plan& p) {
-  return make_layer(make_context(p.model, p.job, megatron(), p.layout, p.cluster.device, false), layer_shapes(p.model).front(), false);
+  return make_layer(make_context(p.model, p.job, megatron(), p.layout, p.cluster.device, false),
+                    layer_shapes(p.model).front(), false);
 }
 
 double flop_of(const std::vector<Op>& ops) {
@@ -59,9 +61,9 @@ TEST(TensorOverlap, MovesAndComputesTheSame) {
   EXPECT_EQ(pieces.forward_memory.net, plain.forward_memory.net);
 }
 
-// TransformerEngine module/base.py initialize_ub: gathers before QKV and FC1 (forward) and before the input gradients of the
-// projection and FC2 as rings; reductions after projection and FC2 in four pieces; the gathers for weight gradients and the
-// reductions of input gradients run whole, beside the product that does not need them ("bulk").
+// TransformerEngine module/base.py initialize_ub: gathers before QKV and FC1 (forward) and before the input gradients
+// of the projection and FC2 as rings; reductions after projection and FC2 in four pieces; the gathers for weight
+// gradients and the reductions of input gradients run whole, beside the product that does not need them ("bulk").
 TEST(TensorOverlap, SplitsWhatUserbuffersSplits) {
   const Block block = layer_of(job(true));
   EXPECT_EQ(count(block.forward, Collective::ring_exchange), 2 * (kTp - 1));

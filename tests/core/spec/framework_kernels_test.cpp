@@ -24,7 +24,8 @@ Loaded load(const std::string& semantics, const std::string& device) {
   return {data.semantics(semantics).value(), std::move(calibration), std::move(spec)};
 }
 
-// arXiv:2307.08691: FlashAttention-2 is about twice as fast as FlashAttention; llm-foundry's benchmarks ran its Triton port.
+// arXiv:2307.08691: FlashAttention-2 is about twice as fast as FlashAttention; llm-foundry's benchmarks ran its Triton
+// port.
 TEST(FrameworkKernels, AnOlderGenerationOfAttentionIsSlower) {
   for (const char* device : {"a100-sxm-80gb", "h100-sxm-80gb"}) {
     const Loaded l = load("composer", device);

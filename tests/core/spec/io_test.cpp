@@ -85,7 +85,9 @@ TEST(SpecIo, UnknownNamesAreAnsweredWithTheNearest) {
 }
 
 TEST(SpecIo, RoutingAsTheRouterDoesItIsRefusedWithTheReason) {
-  expect_error("/job/routing", "real", {"plan.json:/job/routing/kind", "'real' is not modelled: no published measurement", "balanced, imbalanced"});
+  expect_error(
+      "/job/routing", "real",
+      {"plan.json:/job/routing/kind", "'real' is not modelled: no published measurement", "balanced, imbalanced"});
 }
 
 TEST(SpecIo, WrongTypesAndUnitsAreErrorsAtTheirPlace) {

@@ -62,7 +62,8 @@ TEST(ModelPresets, HaveTheBlocksOfTheirConfiguration) {
   int compared = 0;
   for (const auto& [name, row] : rows_by_preset()) {
     std::string file = row;
-    std::transform(file.begin(), file.end(), file.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(file.begin(), file.end(), file.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     file = testing::test_folder() + "/configs/" + file + ".json";
     if (!std::filesystem::exists(file)) continue;
     const auto preset = data().model(name);

@@ -91,8 +91,13 @@ ModelSpec random_model(Random& random) {
   model.tied_embeddings = coin(random);
   model.norm = coin(random) ? NormKind::rms : NormKind::layer;
   model.parallel_block = coin(random);
-  model.norm_placement = model.parallel_block ? NormPlacement::before : one_of(random, std::array{NormPlacement::before, NormPlacement::after, NormPlacement::around});
-  model.norms_per_layer = model.norm_placement == NormPlacement::before ? number(random, 0, 3) : model.norm_placement == NormPlacement::after ? 2 : 4;
+  model.norm_placement =
+      model.parallel_block
+          ? NormPlacement::before
+          : one_of(random, std::array{NormPlacement::before, NormPlacement::after, NormPlacement::around});
+  model.norms_per_layer = model.norm_placement == NormPlacement::before  ? number(random, 0, 3)
+                          : model.norm_placement == NormPlacement::after ? 2
+                                                                         : 4;
   model.final_norm = coin(random);
   model.embedding_norm = coin(random);
   model.learned_positions = coin(random) ? number(random, 0, 4096) : 0;
@@ -216,12 +221,12 @@ JobSpec random_job(Random& random) {
   if (coin(random)) job.routing = RoutingChoice{RoutingKind::imbalanced, 1 + share(random), std::nullopt};
   job.routing.capacity_factor = maybe(random, 1 + share(random));
   job.attention = coin(random) ? AttentionKernel::flash : AttentionKernel::unfused;
-  job.cross_entropy =
-      maybe(random, one_of(random, std::array{CrossEntropy::fused, CrossEntropy::vocab_parallel, CrossEntropy::plain,
-                                                CrossEntropy::compiled}));
+  job.cross_entropy = maybe(random, one_of(random, std::array{CrossEntropy::fused, CrossEntropy::vocab_parallel,
+                                                              CrossEntropy::plain, CrossEntropy::compiled}));
   job.expandable_segments = coin(random);
   job.compiled = coin(random);
-  if (job.precision == Precision::mxfp8 || job.precision == Precision::fp8_current) job.quantised_weights = coin(random);
+  if (job.precision == Precision::mxfp8 || job.precision == Precision::fp8_current)
+    job.quantised_weights = coin(random);
   if (coin(random)) {
     job.lora = LoraChoice{number(random, 1, 64), some_of(random, kAdapters)};
     if (job.lora->targets.empty()) job.lora->targets = {AdapterTarget::ffn_down};
@@ -300,7 +305,9 @@ Semantics random_semantics(Random& random) {
   semantics.recompute = some_of(random, kRecompute);
   semantics.recompute_modules = some_of(random, kModules);
   semantics.precisions = some_of(random, kPrecisions);
-  semantics.block_features = some_of(random, std::array{BlockFeature::parallel, BlockFeature::joint_parallel, BlockFeature::norms_after, BlockFeature::norms_around, BlockFeature::softcap});
+  semantics.block_features =
+      some_of(random, std::array{BlockFeature::parallel, BlockFeature::joint_parallel, BlockFeature::norms_after,
+                                 BlockFeature::norms_around, BlockFeature::softcap});
   if (coin(random)) semantics.sources = {{"context", text(random)}, {"schedules", text(random)}};
   return semantics;
 }

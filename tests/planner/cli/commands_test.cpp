@@ -109,8 +109,8 @@ TEST(PresetsCommand, CountParametersTotalAndActive) {
 // A vision tower without a formula: what was left out stands in every report.
 TEST(PredictCommand, SaysWhatTheReaderOfTheModelLeftOut) {
   const Folder folder;
-  const std::string model = folder.write(
-      "config.json", R"({"model_type": "mistral3", "vision_config": {"hidden_size": 1024}, "text_config": {
+  const std::string model =
+      folder.write("config.json", R"({"model_type": "mistral3", "vision_config": {"hidden_size": 1024}, "text_config": {
         "model_type": "mistral", "hidden_size": 1024, "intermediate_size": 2048, "num_hidden_layers": 4,
         "num_attention_heads": 16, "num_key_value_heads": 8, "vocab_size": 32000}})");
   const std::string plan = folder.write("plan.json", R"({"model": "config.json",
@@ -121,8 +121,9 @@ TEST(PredictCommand, SaysWhatTheReaderOfTheModelLeftOut) {
   const Json json = foretrain({"predict", plan, "--engine", "slots", "--json"}).json();
   EXPECT_EQ(json["model"]["notes"].size(), 1U);
   EXPECT_GT(json["model"]["parameters"].get<std::int64_t>(), 0);
-  const std::vector<std::string> search = {"plan", "--model", model, "--cluster", "dgx-h100", "--gpus", "8", "--seq-len", "1024",
-                                           "--global-batch", "8", "--engine", "slots", "--where", "dp == 8"};
+  const std::vector<std::string> search = {"plan",   "--model",  model,       "--cluster", "dgx-h100",
+                                           "--gpus", "8",        "--seq-len", "1024",      "--global-batch",
+                                           "8",      "--engine", "slots",     "--where",   "dp == 8"};
   EXPECT_NE(foretrain(search).out.find(note), std::string::npos);
   std::vector<std::string> as_json = search;
   as_json.emplace_back("--json");

@@ -8,9 +8,8 @@ namespace foretrain::test {
 namespace {
 
 std::vector<std::string> long_plan(const std::string& file) {
-  return {"plan", "--model",        "llama3-70b", "--cluster", "dgx-h100", "--gpus", "512", "--seq-len",
-          "8192", "--global-batch", "2048",       "--engine",  "slots",    "--jobs", "1",   "--db",
-          file};
+  return {"plan",           "--model", "llama3-70b", "--cluster", "dgx-h100", "--gpus", "512",  "--seq-len", "8192",
+          "--global-batch", "2048",    "--engine",   "slots",     "--jobs",   "1",      "--db", file};
 }
 
 TEST(PlanLife, AKillAtAnyMomentLosesNothingThatWasCommitted) {

@@ -104,8 +104,10 @@ TEST(PlanCommand, TheColumnsOfPartsAddUpToTheStep) {
   const auto cells = [&csv](std::size_t from) {
     std::vector<std::string> list(1);
     for (std::size_t i = from; i < csv.size() && csv[i] != '\n'; ++i)
-      if (csv[i] == ',') list.emplace_back();
-      else list.back() += csv[i];
+      if (csv[i] == ',')
+        list.emplace_back();
+      else
+        list.back() += csv[i];
     return list;
   };
   const std::vector<std::string> head = cells(0);
@@ -113,8 +115,10 @@ TEST(PlanCommand, TheColumnsOfPartsAddUpToTheStep) {
   ASSERT_EQ(head.size(), best.size());
   double step = 0, parts = 0;
   for (std::size_t i = 0; i < head.size(); ++i)
-    if (head[i] == "step_time_s") step = std::stod(best[i]);
-    else if (head[i].ends_with("_s")) parts += std::stod(best[i]);
+    if (head[i] == "step_time_s")
+      step = std::stod(best[i]);
+    else if (head[i].ends_with("_s"))
+      parts += std::stod(best[i]);
   ASSERT_GT(step, 0);
   EXPECT_NEAR(parts / step, 1, 1e-9); // sums of doubles
 }

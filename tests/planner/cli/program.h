@@ -83,7 +83,8 @@ public:
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     int inside = -1;
-    if (options.terminal && ::openpty(&terminal_, &inside, nullptr, nullptr, nullptr) != 0) ADD_FAILURE() << "no terminal";
+    if (options.terminal && ::openpty(&terminal_, &inside, nullptr, nullptr, nullptr) != 0)
+      ADD_FAILURE() << "no terminal";
     pid_ = ::fork();
     if (pid_ != 0) {
       if (inside >= 0) ::close(inside);

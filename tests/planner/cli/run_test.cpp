@@ -68,13 +68,14 @@ TEST(Run, GoesOnFromACheckpoint) {
   const Folder folder;
   const std::string plan = tiny_plan(folder, R"("tp": 2)");
   const std::string database = folder / "runs.db";
-  const Outcome first = foretrain({"run", plan, "--steps", "2", "--db", database, "--checkpoint", folder / "c", "--json"});
+  const Outcome first =
+      foretrain({"run", plan, "--steps", "2", "--db", database, "--checkpoint", folder / "c", "--json"});
   ASSERT_EQ(first.code, 0) << first.err;
   ASSERT_EQ(first.json()["checkpoints"].size(), 1U);
   EXPECT_EQ(first.json()["checkpoints"][0]["steps"], 2);
   EXPECT_GT(first.json()["checkpoints"][0]["bytes"].get<std::int64_t>(), 0);
-  const Outcome second = foretrain({"run", plan, "--steps", "5", "--warmup", "1", "--db", database, "--resume",
-                                    folder / "c", "--json"});
+  const Outcome second =
+      foretrain({"run", plan, "--steps", "5", "--warmup", "1", "--db", database, "--resume", folder / "c", "--json"});
   ASSERT_EQ(second.code, 0) << second.err;
   const Json run = second.json();
   EXPECT_EQ(run["first_step"], 2);
@@ -98,7 +99,10 @@ std::string host_plan(const Folder& folder) {
 TEST(Run, IsImportedOnceFromItsFolder) {
   const Folder folder;
   const std::string here = folder / "here.db";
-  ASSERT_EQ(foretrain({"run", host_plan(folder), "--steps", "4", "--db", folder / "there.db", "--out", folder / "a run"}).code, 0);
+  ASSERT_EQ(
+      foretrain({"run", host_plan(folder), "--steps", "4", "--db", folder / "there.db", "--out", folder / "a run"})
+          .code,
+      0);
   const Outcome taken = foretrain({"db", "import", here, folder / "a run", "--json"});
   ASSERT_EQ(taken.code, 0) << taken.err;
   const Json run = taken.json()["runs"][0];
@@ -137,7 +141,8 @@ TEST(Run, TeachesACalibration) {
   ASSERT_TRUE(kept);
   EXPECT_EQ((*kept)["gemm"]["evidence"], "fitted");
   const Json predicted = foretrain({"predict", folder / "plan.json", "--calibration", out, "--json"}).json();
-  EXPECT_NEAR(predicted["step_time_s"].get<double>(), run["after_s"].get<double>(), run["after_s"].get<double>() * 1e-9);
+  EXPECT_NEAR(predicted["step_time_s"].get<double>(), run["after_s"].get<double>(),
+              run["after_s"].get<double>() * 1e-9);
   EXPECT_EQ(foretrain({"calibrate", "--runs", database, "--run", "7", "--out", out}).code, 1);
 }
 
@@ -167,12 +172,12 @@ TEST(Run, KeepsAFailedRunAsFailed) {
   const Outcome illegal = foretrain({"run", tiny_plan(folder, R"("tp": 3)"), "--db", database});
   EXPECT_EQ(illegal.code, 2);
   EXPECT_EQ(foretrain({"compare", "7", "--db", database}).code, 1); // no run, not even a database
-  const Outcome refused = foretrain({"run", tiny_plan(folder, R"("tp": 2)", "foretrain", 2), "--db", database, "--out",
-                                     "/dev/null/x"});
+  const Outcome refused =
+      foretrain({"run", tiny_plan(folder, R"("tp": 2)", "foretrain", 2), "--db", database, "--out", "/dev/null/x"});
   EXPECT_EQ(refused.code, 1) << refused.out;
   std::filesystem::create_directories(folder / "taken/run.json/by a folder"); // where the records should go
-  const Outcome failed = foretrain(
-      {"run", tiny_plan(folder, R"("tp": 2)"), "--out", folder / "taken", "--db", database, "--json"});
+  const Outcome failed =
+      foretrain({"run", tiny_plan(folder, R"("tp": 2)"), "--out", folder / "taken", "--db", database, "--json"});
   ASSERT_EQ(failed.code, 1) << failed.out;
   EXPECT_EQ(failed.json()["status"], "failed");
   EXPECT_FALSE(failed.json()["message"].get<std::string>().empty());
@@ -186,9 +191,9 @@ TEST(Run, PrintsTheBatchScriptThatItWouldSubmit) {
   const Outcome dry = foretrain({"run", plan, "--launcher", "slurm", "--dry-run", "--steps", "7", "--time", "00:10:00",
                                  "--partition", "short", "--sbatch=--account=lab", "--out", folder / "it's here"});
   ASSERT_EQ(dry.code, 0) << dry.err;
-  for (const char* line : {"#SBATCH --ntasks=4\n", "#SBATCH --time=00:10:00\n", "#SBATCH --partition=short\n",
-                           "#SBATCH --account=lab\n", "'--steps' '7'", "MASTER_PORT=", "FORETRAIN_TOKEN=",
-                           "it'\\''s here"})
+  for (const char* line :
+       {"#SBATCH --ntasks=4\n", "#SBATCH --time=00:10:00\n", "#SBATCH --partition=short\n", "#SBATCH --account=lab\n",
+        "'--steps' '7'", "MASTER_PORT=", "FORETRAIN_TOKEN=", "it'\\''s here"})
     EXPECT_NE(dry.out.find(line), std::string::npos) << line << dry.out;
   EXPECT_FALSE(std::filesystem::exists(folder / "it's here")); // nothing is done
   EXPECT_EQ(foretrain({"run", plan, "--dry-run"}).code, 1);
@@ -199,7 +204,8 @@ TEST(Run, DetectsAMachineThatPlansCanName) {
   const Folder folder;
   const Outcome detected = foretrain({"detect", "--ranks", "4", "--out", folder / "here.json"});
   ASSERT_EQ(detected.code, 0) << detected.err;
-  const std::string plan = folder.write("plan.json", R"({"model": {"name": "tiny", "layers": 2, "hidden": 16, "heads": 4,
+  const std::string plan =
+      folder.write("plan.json", R"({"model": {"name": "tiny", "layers": 2, "hidden": 16, "heads": 4,
       "kv_heads": 4, "head_dim": 4, "ffn": 24, "vocab": 51}, "cluster": "here.json", "job": {"sequence_length": 8,
       "global_batch": 4, "precision": "fp32", "semantics": "foretrain"}, "layout": {"tp": 4, "sharding": "none"}})");
   const Outcome predicted = foretrain({"predict", plan, "--json"});

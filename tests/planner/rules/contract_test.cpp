@@ -27,7 +27,8 @@ struct Case {
 /// Models and jobs that, between them, give every rule something to reject.
 std::vector<Case> settings() {
   std::vector<Case> list;
-  for (const char* model : {"llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt2", "qwen3-next-80b-a3b", "qwen2.5-7b", "gpt-neox-20b", "gemma2-9b", "olmo2-7b"})
+  for (const char* model : {"llama3-8b", "mixtral-8x7b", "deepseek-v3", "gpt2", "qwen3-next-80b-a3b", "qwen2.5-7b",
+                            "gpt-neox-20b", "gemma2-9b", "olmo2-7b"})
     list.push_back({model, plan_of(model, "dgx-h100", 64, 4096, 256)});
   Plan adapters = plan_of("deepseek-v3", "dgx-h100", 64, 4096, 256);
   adapters.job.lora = LoraChoice{6, {AdapterTarget::qkv, AdapterTarget::ffn_up}};

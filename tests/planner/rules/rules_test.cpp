@@ -70,8 +70,8 @@ Layout up_to(Dimension settled, const Layout& whole) {
   return part;
 }
 
-/// A rule looks at the dimensions up to its scope: the rest of the layout must not change its answer. What degrees alone
-/// decide is decided for the whole layout.
+/// A rule looks at the dimensions up to its scope: the rest of the layout must not change its answer. What degrees
+/// alone decide is decided for the whole layout.
 TEST(Rules, LookNoFurtherThanTheirScope) {
   std::mt19937 random(11);
   std::set<std::string_view> early;
@@ -98,8 +98,8 @@ TEST(Rules, LookNoFurtherThanTheirScope) {
   EXPECT_GE(early.size(), 4u);
 }
 
-/// NVIDIA/Megatron-LM training/arguments.py: --tp-comm-overlap needs sequence parallelism; Composer has no tensor parallelism
-/// to pipeline.
+/// NVIDIA/Megatron-LM training/arguments.py: --tp-comm-overlap needs sequence parallelism; Composer has no tensor
+/// parallelism to pipeline.
 TEST(Rules, AdmitPipelinedTensorCollectivesWhereTheFrameworkHasThem) {
   const auto rule_of = [](const char* framework, bool sequence_parallel) {
     Plan plan = plan_of("llama3-8b", "dgx-h100", 8, 4096, 64, framework);
