@@ -23,7 +23,8 @@ Plan job(bool pieces) {
 }
 
 Block layer_of(const Plan& p) {
-  return make_layer(make_context(p.model, p.job, megatron(), p.layout, p.cluster.device, false),
+  const Semantics semantics = megatron();
+  return make_layer(make_context(p.model, p.job, semantics, p.layout, p.cluster.device, false),
                     layer_shapes(p.model).front(), false);
 }
 
