@@ -137,7 +137,7 @@ QPointF Chart::value_at(QPointF pixel) const {
 }
 
 void Chart::paint_layer(QPainter& painter, bool highlights) {
-  if (!parts_->ready) return;
+  if (!parts_->ready || (may_paint && !may_paint())) return;
   const Frame now = frame();
   const Theme& t = *parts_->theme;
   painter.save();

@@ -50,8 +50,9 @@ public:
   /// Shown in the middle instead of the plot when it is not empty.
   void set_message(const QString& message);
 
-  Paint paint_marks;      ///< kept until `redraw`
-  Paint paint_highlights; ///< over the marks, cheap to renew
+  std::function<bool()> may_paint; ///< false: what would be painted is behind the session; a refresh follows
+  Paint paint_marks;               ///< kept until `redraw`
+  Paint paint_highlights;          ///< over the marks, cheap to renew
   void redraw();
   void redraw_highlights();
 

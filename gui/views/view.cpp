@@ -50,6 +50,8 @@ Chart* View::add_chart(QVBoxLayout* column, const QString& name) {
 
 void View::add_chart(QVBoxLayout* column, Chart* chart, const QString& name) {
   plot_ = chart;
+  // A tab that is shown again is resized, and painted, before it hears what it has missed.
+  chart->may_paint = [this] { return missed_ == 0; };
   chart->setAccessibleName(name);
   column->addWidget(chart, 1);
   setFocusProxy(chart);

@@ -86,6 +86,23 @@ TEST_P(Views, AreReachedByKeyboardAndNamed) {
                static_cast<const QWidget*>(view->focusProxy())->property("text").toString().isEmpty());
 }
 
+TEST_P(Views, PaintNothingThatIsBehindTheSession) {
+  fill(300);
+  view->resize(600, 400);
+  view->show();
+  QApplication::processEvents();
+  view->hide();
+  session.set_results(test::made_up_results(400)); // more rows than it has looked at, then fewer
+  view->resize(700, 450);
+  view->show();
+  QApplication::processEvents();
+  view->hide();
+  session.set_results(test::made_up_results(3));
+  view->resize(600, 400);
+  view->show();
+  QApplication::processEvents();
+}
+
 TEST_P(Views, AreDeletedWithTheFocus) {
   fill(20);
   view->resize(600, 400);
