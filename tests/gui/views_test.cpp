@@ -6,6 +6,7 @@
 
 #include <QApplication>
 #include <QImage>
+#include <QTest>
 
 #include "gui/app/export.h"
 #include "gui/model/commands.h"
@@ -107,7 +108,8 @@ TEST_P(Views, AreDeletedWithTheFocus) {
   fill(20);
   view->resize(600, 400);
   view->show();
-  QApplication::setActiveWindow(view.get());
+  view->activateWindow();
+  EXPECT_TRUE(QTest::qWaitForWindowActive(view.get()));
   view->setFocus();
   QApplication::processEvents();
   view.reset();
