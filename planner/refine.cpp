@@ -11,6 +11,7 @@
 #include "core/spec/intervals.h"
 #include "planner/finish.h"
 #include "planner/rules/rule.h"
+#include "planner/short_runs.h"
 #include "planner/slot_bound.h"
 #include "simulator/launches.h"
 #include "simulator/pool.h"
@@ -55,51 +56,6 @@ Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const S
   for (const Role& role : program.roles) base.memory.push_back(stage_memory(program, role));
   finish_prediction(base, plan, semantics, evaluator.capacity());
   return base;
-}
-
-/// `plan` with as many micro-batches.
-Plan shortened(Plan plan, std::int64_t micro_batches) {
-  plan.job.global_batch = micro_batches * plan.layout.micro_batch * plan.layout.dp();
-  return plan;
-}
-
-/// `b` went on from `a` for `rounds` more of what lies between them.
-void continue_by(Simulation& b, const Simulation& a, double rounds) {
-  b.step_time += (b.step_time - a.step_time) * rounds;
-  for (std::size_t p = 0; p < b.time.size(); ++p) b.time[p] += (b.time[p] - a.time[p]) * rounds;
-  for (std::size_t s = 0; s < b.stages.size(); ++s) {
-    StageRun& stage = b.stages[s];
-    const StageRun& before = a.stages[s];
-    stage.compute += (stage.compute - before.compute) * rounds;
-    for (std::size_t p = 0; p < stage.parts.size(); ++p) stage.parts[p] += (stage.parts[p] - before.parts[p]) * rounds;
-  }
-}
-
-/// A full pipeline repeats itself with every `pp` micro-batches (see Evaluator): two short runs one round apart stand
-/// for a long one.
-struct ShortRuns {
-  std::int64_t few = 0;  ///< micro-batches of the shorter run; 0: the step is short enough to run whole
-  std::int64_t more = 0; ///< of the longer one
-  double rounds = 0;     ///< that the longer one goes on for
-};
-ShortRuns short_runs(const Plan& plan) {
-  constexpr int kRounds = 3;
-  const std::int64_t p = plan.layout.pp;
-  const std::int64_t m = micro_batches_of(plan.job, plan.layout);
-  if (m <= 3 * kRounds * p) return {};
-  const std::int64_t few = (kRounds - 1) * p + m % p;
-  return {few, few + p, static_cast<double>((m - few - p) / p)};
-}
-
-/// Op replay of a step.
-Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,
-                               const Program& program) {
-  const ShortRuns runs = short_runs(plan);
-  if (runs.few == 0) return replay(program, evaluator.cost(), semantics);
-  FORETRAIN_TRY(const Simulation a, replay(lower(shortened(plan, runs.few), semantics), evaluator.cost(), semantics));
-  FORETRAIN_TRY(Simulation b, replay(lower(shortened(plan, runs.more), semantics), evaluator.cost(), semantics));
-  continue_by(b, a, runs.rounds);
-  return b;
 }
 
 Result<Prediction> replayed(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <utility>
 
 #include "core/base/check.h"
@@ -13,8 +12,8 @@ namespace foretrain {
 namespace {
 
 constexpr std::uint32_t kNone = 0xffffffff;
-constexpr std::size_t kVariants =
-    16; ///< of a kind: by what ran before, or by where a transfer goes beside which others
+/// Of a kind: by what ran before, or by where a transfer goes beside which others.
+constexpr std::size_t kVariants = 16;
 
 /// A point on a stage's line: 0 is its start, n the end of its n-th step.
 struct Point {
@@ -393,18 +392,6 @@ SlotOrder make_slot_order(const Schedule& schedule, const ScheduleShape& shape, 
   FORETRAIN_CHECK(!schedule.legal(shape), "a legal shape");
   FORETRAIN_CHECK(!blocking || !schedule.legal_blocking(shape), "a shape that can run with blocking transfers");
   return Builder(schedule, shape, blocking, remembers).take();
-}
-
-const SlotOrder& ScheduleTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
-                                    bool remembers) {
-  const Key key{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, shape.group, blocking, remembers};
-  {
-    const std::shared_lock lock(mutex_);
-    if (const auto found = orders_.find(key); found != orders_.end()) return *found->second;
-  }
-  auto built = std::make_unique<const SlotOrder>(make_slot_order(schedule, shape, blocking, remembers));
-  const std::unique_lock lock(mutex_);
-  return *orders_.try_emplace(key, std::move(built)).first->second; // a build that lost the race is dropped
 }
 
 } // namespace foretrain

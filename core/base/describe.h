@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/enum_names.h"
 #include "core/base/json.h"
 #include "core/base/result.h"
 #include "core/base/text.h"
@@ -62,26 +63,6 @@ constexpr Member<Owner, T> optional(const char* key, T Owner::*pointer, const ch
 /// `static constexpr auto members = std::tuple{…}`. Optional: `static Result<void> check(const T&, const Where&)`, and
 /// for a choice whose `kind` is text `static std::vector<std::string> kinds()`: the ids it may have.
 template <class T> struct Described;
-
-/// Specialise with `static constexpr std::array names = {std::pair{E::a, "a"}, …}` for each enum that is read.
-/// Optional: `refused`, pairs of a name that users may expect and why there is none such.
-template <class E> struct EnumNames;
-
-template <class E> [[nodiscard]] std::string_view name_of(E value) {
-  for (const auto& [enumerator, name] : EnumNames<E>::names)
-    if (enumerator == value) return name;
-  return "?";
-}
-template <class E> [[nodiscard]] std::optional<E> enum_from(std::string_view text) {
-  for (const auto& [enumerator, name] : EnumNames<E>::names)
-    if (text == name) return enumerator;
-  return std::nullopt;
-}
-template <class E> [[nodiscard]] std::vector<std::string> enum_ids() {
-  std::vector<std::string> ids;
-  for (const auto& [enumerator, name] : EnumNames<E>::names) ids.emplace_back(name);
-  return ids;
-}
 
 /// Where a value stands: "plan.json" + "/layout/tp".
 struct Where {
