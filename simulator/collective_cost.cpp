@@ -26,20 +26,6 @@ int table_kind(Collective kind) {
   return kNoTable;
 }
 
-Collective collective_of(TableKind kind) {
-  switch (kind) {
-  case TableKind::all_reduce:
-    return Collective::all_reduce;
-  case TableKind::all_gather:
-    return Collective::all_gather;
-  case TableKind::reduce_scatter:
-    return Collective::reduce_scatter;
-  case TableKind::all_to_all:
-    return Collective::all_to_all;
-  }
-  return Collective::all_reduce;
-}
-
 int members(const GroupShape& shape, int tier) {
   return shape.per_tier[static_cast<std::size_t>(tier)];
 }
@@ -64,6 +50,20 @@ GroupShape flat(int per_node, int nodes) {
 }
 
 } // namespace
+
+Collective collective_of(TableKind kind) {
+  switch (kind) {
+  case TableKind::all_reduce:
+    return Collective::all_reduce;
+  case TableKind::all_gather:
+    return Collective::all_gather;
+  case TableKind::reduce_scatter:
+    return Collective::reduce_scatter;
+  case TableKind::all_to_all:
+    return Collective::all_to_all;
+  }
+  return Collective::all_reduce;
+}
 
 /// Bandwidth of one rank's port towards a tier when `members` of a group use it: a pair of a full mesh has its own link
 /// only, a ring in a torus uses the axes that the group spans.

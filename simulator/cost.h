@@ -29,6 +29,9 @@ struct CostNeeds {
   bool host_link = false; ///< optimizer or activations on the host
 };
 
+/// What a measured table is a table of.
+[[nodiscard]] Collective collective_of(TableKind kind);
+
 /// A collective as a network simulator needs it: after `latency`, every rank sends `bytes_per_rank[tier]` through its
 /// port of that tier, all at once; undisturbed they take `seconds` more, so latency + seconds == collective().seconds.
 struct Wire {

@@ -6,25 +6,13 @@
 #include <fmt/format.h>
 
 #include "core/base/check.h"
+#include "core/program/for_each_op.h"
 
 namespace foretrain {
 namespace {
 
 std::size_t index(MemoryPart part) {
   return static_cast<std::size_t>(part);
-}
-
-bool runs(const Program& program, const ChunkOp& op, const Instruction& slot) {
-  if (op.pass != slot.pass) return false;
-  switch (op.when) {
-  case When::every:
-    return true;
-  case When::first_micro_batch:
-    return slot.micro_batch == 0;
-  case When::last_micro_batch:
-    return slot.micro_batch == program.micro_batches - 1;
-  }
-  return false;
 }
 
 /// Calls `between(op, allocate)` and `block(block, position)` in issue order. A collective's buffer is allocated when
@@ -38,14 +26,14 @@ void walk_slot(const Program& program, const Role& role, const Instruction& slot
     const int position = slot.pass == Pass::forward ? step : count - 1 - step;
     const auto issue = [&](bool before) {
       for (const ChunkOp& op : chunk.between)
-        if (op.position == position && op.before == before && op.allocates.value > 0 && runs(program, op, slot))
+        if (op.position == position && op.before == before && op.allocates.value > 0 && op_runs(program, op, slot))
           between(op, true);
     };
     issue(true);
     on_block(program.blocks[static_cast<std::size_t>(chunk.blocks[static_cast<std::size_t>(position)])], position);
     issue(false);
     for (const ChunkOp& op : chunk.between)
-      if (op.freed_after == position && op.frees.value > 0 && runs(program, op, slot)) between(op, false);
+      if (op.freed_after == position && op.frees.value > 0 && op_runs(program, op, slot)) between(op, false);
   }
 }
 
@@ -181,8 +169,9 @@ void walk_ops(const Program& program, const Role& role, const Instruction& slot,
 Block::Memory slot_memory(const Program& program, const Role& role, const Instruction& slot) {
   Block::Memory memory;
   const Chunk& chunk = role.chunks[static_cast<std::size_t>(slot.chunk)];
-  const bool holds = std::any_of(chunk.between.begin(), chunk.between.end(),
-                                 [&](const ChunkOp& op) { return op.allocates.value > 0 && runs(program, op, slot); });
+  const bool holds = std::any_of(chunk.between.begin(), chunk.between.end(), [&](const ChunkOp& op) {
+    return op.allocates.value > 0 && op_runs(program, op, slot);
+  });
   if (!holds) { // blocks alone, the common case
     const std::size_t count = chunk.blocks.size();
     for (std::size_t step = 0; step < count; ++step) {

@@ -23,23 +23,6 @@ LowPrecision per_tensor(const DeviceSpec& device) {
 
 } // namespace
 
-bool is_low_precision(Precision precision) {
-  switch (precision) {
-  case Precision::fp8_delayed:
-  case Precision::fp8_current:
-  case Precision::fp8_blockwise:
-  case Precision::mxfp8:
-  case Precision::nvfp4:
-    return true;
-  case Precision::fp64:
-  case Precision::fp32:
-  case Precision::bf16:
-  case Precision::fp16:
-    return false;
-  }
-  return false;
-}
-
 LowPrecision low_precision(const JobSpec& job, const Semantics& semantics, const DeviceSpec& device) {
   LowPrecision low;
   switch (job.precision) {

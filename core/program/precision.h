@@ -22,7 +22,6 @@ struct LowPrecision {
   bool cached_weights = true; ///< weights are quantised once per step and stay
 };
 
-[[nodiscard]] bool is_low_precision(Precision precision);
 [[nodiscard]] LowPrecision low_precision(const JobSpec& job, const Semantics& semantics, const DeviceSpec& device);
 
 } // namespace foretrain

@@ -42,6 +42,23 @@ enum class Precision {
   mxfp8,         ///< 1x32 blocks with E8M0 scales
   nvfp4,         ///< 1x16 blocks
 };
+/// Products in 8 or 4 bits, by a recipe.
+[[nodiscard]] constexpr bool is_low_precision(Precision precision) {
+  switch (precision) {
+  case Precision::fp8_delayed:
+  case Precision::fp8_current:
+  case Precision::fp8_blockwise:
+  case Precision::mxfp8:
+  case Precision::nvfp4:
+    return true;
+  case Precision::fp64:
+  case Precision::fp32:
+  case Precision::bf16:
+  case Precision::fp16:
+    return false;
+  }
+  return false;
+}
 
 enum class OptimizerKind { adamw, lion, sgd, adafactor, muon, adamw_8bit };
 

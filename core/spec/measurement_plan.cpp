@@ -35,23 +35,6 @@ MaybeSkip check_trust(const Measurement& row) {
 
 // ---- job ----
 
-bool is_eight_bit(Precision precision) {
-  switch (precision) {
-  case Precision::fp8_delayed:
-  case Precision::fp8_current:
-  case Precision::fp8_blockwise:
-  case Precision::mxfp8:
-  case Precision::nvfp4:
-    return true;
-  case Precision::fp64:
-  case Precision::fp32:
-  case Precision::bf16:
-  case Precision::fp16:
-    return false;
-  }
-  return false;
-}
-
 /// "16 qkv attention-out": rank, then the layers.
 MaybeSkip set_adapters(const Measurement& row, JobSpec& job) {
   const std::string* text = extra(row, "lora");
@@ -121,7 +104,7 @@ MaybeSkip set_job(const Measurement& row, const MeasuredNames& names, const Sema
     job.norm = *norm == "unfused" ? NormKernel::unfused : NormKernel::fused;
   job.deterministic = extra_flag(row, "deterministic").value_or(false);
   job.compiled = extra_flag(row, "compiled").value_or(false);
-  job.quantised_weights = is_eight_bit(*parsed) && extra_flag(row, "quantised_weights").value_or(false);
+  job.quantised_weights = is_low_precision(*parsed) && extra_flag(row, "quantised_weights").value_or(false);
   if (const std::string* moments = extra(row, "moments"))
     job.optimizer.moments = *moments == "bf16" ? DType::bf16 : DType::fp32;
   return set_adapters(row, job);

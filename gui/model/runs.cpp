@@ -17,20 +17,6 @@ namespace {
 
 constexpr int kMostRuns = 500;
 
-std::string_view text_of(RunStatus status) {
-  switch (status) {
-  case RunStatus::running:
-    return "running";
-  case RunStatus::done:
-    return "done";
-  case RunStatus::failed:
-    return "failed";
-  case RunStatus::interrupted:
-    return "interrupted";
-  }
-  return "";
-}
-
 void add_figures(const std::vector<RunFigure>& figures, MeasuredRun& run) {
   std::vector<double> steps;
   for (const RunFigure& figure : figures) {
@@ -67,7 +53,7 @@ Result<std::vector<MeasuredRun>> read_runs(const Environment& environment, const
     for (int rank = 0; rank < mesh.world(); ++rank) run.stage_of_rank.push_back(mesh.coordinate(rank, Axis::pp));
     run.title = summary.model + " · " + describe(plan.layout);
     run.created_at = summary.created_at;
-    run.status = std::string(text_of(summary.status));
+    run.status = std::string(foretrain::id_of(summary.status));
     if (!predictions.empty()) add_prediction(predictions.front().prediction, run);
     add_figures(figures, run);
     runs.push_back(std::move(run));

@@ -11,20 +11,6 @@
 namespace foretrain::validation {
 namespace {
 
-Collective collective_of(TableKind kind) {
-  switch (kind) {
-  case TableKind::all_reduce:
-    return Collective::all_reduce;
-  case TableKind::all_gather:
-    return Collective::all_gather;
-  case TableKind::reduce_scatter:
-    return Collective::reduce_scatter;
-  case TableKind::all_to_all:
-    return Collective::all_to_all;
-  }
-  return Collective::all_reduce;
-}
-
 GroupShape shape_of(const CollectiveTable& table) {
   GroupShape shape;
   shape.size = table.per_node * table.nodes;
