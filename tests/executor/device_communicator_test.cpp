@@ -17,56 +17,40 @@ namespace {
 
 using namespace executor_fixtures;
 
-struct Case {
-  std::string name;
-  ModelSpec model;
-  Layout layout;
-};
-void PrintTo(const Case& value, std::ostream* out) {
-  *out << value.name;
-}
-
-template <class Change> Case of(const std::string& name, const ModelSpec& model, Change&& change) {
-  Case c{name, model, {}};
-  c.layout.sharding.kind = ShardingKind::none;
-  change(c.layout);
-  return c;
-}
-
-std::vector<Case> cases() {
+std::vector<LayoutCase> cases() {
   const ModelSpec llama = llama_like();
   const ModelSpec mixtral = mixtral_like();
   return {
-      of("tp2_sp", llama, [](Layout& l) { l.tp = 2, l.sequence_parallel = true; }),
-      of("pp2", llama, [](Layout& l) { l.pp = 2; }),
-      of("pp4", llama, [](Layout& l) { l.pp = 4; }),
-      of("pp2_gpipe_tied", llama_like(true), [](Layout& l) { l.pp = 2, l.schedule.kind = "gpipe"; }),
-      of("pp2_interleaved", llama,
-         [](Layout& l) {
-           l.pp = 2, l.schedule = {"interleaved", 2};
-         }),
-      of("pp2_zb_h1", llama, [](Layout& l) { l.pp = 2, l.schedule.kind = "zb-h1"; }),
-      of("pp2_zb_h2", llama, [](Layout& l) { l.pp = 2, l.schedule.kind = "zb-h2"; }),
-      of("dp2", llama, [](Layout& l) { l.dp_shard = 2; }),
-      of("zero1", llama, [](Layout& l) { l.dp_shard = 2, l.sharding.kind = ShardingKind::optimizer; }),
-      of("zero3_hsdp", llama,
-         [](Layout& l) { l.dp_shard = l.dp_replicate = 2, l.sharding.kind = ShardingKind::parameters; }),
-      of("cp2_ring", llama, [](Layout& l) { l.cp = 2; }),
-      of("cp2_gather", llama, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::all_gather; }),
-      of("cp2_ulysses", llama, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::ulysses; }),
-      of("ep2", mixtral, [](Layout& l) { l.dp_shard = l.ep = 2; }),
-      of("ep2_gather", mixtral,
-         [](Layout& l) { l.dp_shard = l.ep = 2, l.expert_dispatch.kind = DispatchKind::all_gather; }),
-      of("etp2", mixtral, [](Layout& l) { l.dp_shard = l.etp = 2; }),
-      of("tp2_sp_pp2_zero1", llama,
-         [](Layout& l) {
-           l.tp = l.pp = l.dp_shard = 2, l.sequence_parallel = true;
-           l.sharding.kind = ShardingKind::optimizer;
-         }),
+      layout_case("tp2_sp", llama, [](Layout& l) { l.tp = 2, l.sequence_parallel = true; }),
+      layout_case("pp2", llama, [](Layout& l) { l.pp = 2; }),
+      layout_case("pp4", llama, [](Layout& l) { l.pp = 4; }),
+      layout_case("pp2_gpipe_tied", llama_like(true), [](Layout& l) { l.pp = 2, l.schedule.kind = "gpipe"; }),
+      layout_case("pp2_interleaved", llama,
+                  [](Layout& l) {
+                    l.pp = 2, l.schedule = {"interleaved", 2};
+                  }),
+      layout_case("pp2_zb_h1", llama, [](Layout& l) { l.pp = 2, l.schedule.kind = "zb-h1"; }),
+      layout_case("pp2_zb_h2", llama, [](Layout& l) { l.pp = 2, l.schedule.kind = "zb-h2"; }),
+      layout_case("dp2", llama, [](Layout& l) { l.dp_shard = 2; }),
+      layout_case("zero1", llama, [](Layout& l) { l.dp_shard = 2, l.sharding.kind = ShardingKind::optimizer; }),
+      layout_case("zero3_hsdp", llama,
+                  [](Layout& l) { l.dp_shard = l.dp_replicate = 2, l.sharding.kind = ShardingKind::parameters; }),
+      layout_case("cp2_ring", llama, [](Layout& l) { l.cp = 2; }),
+      layout_case("cp2_gather", llama, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::all_gather; }),
+      layout_case("cp2_ulysses", llama, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::ulysses; }),
+      layout_case("ep2", mixtral, [](Layout& l) { l.dp_shard = l.ep = 2; }),
+      layout_case("ep2_gather", mixtral,
+                  [](Layout& l) { l.dp_shard = l.ep = 2, l.expert_dispatch.kind = DispatchKind::all_gather; }),
+      layout_case("etp2", mixtral, [](Layout& l) { l.dp_shard = l.etp = 2; }),
+      layout_case("tp2_sp_pp2_zero1", llama,
+                  [](Layout& l) {
+                    l.tp = l.pp = l.dp_shard = 2, l.sequence_parallel = true;
+                    l.sharding.kind = ShardingKind::optimizer;
+                  }),
   };
 }
 
-class DeviceOrder : public testing::TestWithParam<Case> {};
+class DeviceOrder : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(DeviceOrder, HoldsNobodyUpAndEqualsOneProcess) {
   QueueFabric fabric;
@@ -77,7 +61,7 @@ TEST_P(DeviceOrder, HoldsNobodyUpAndEqualsOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceOrder, testing::ValuesIn(cases()),
-                         [](const testing::TestParamInfo<Case>& one) { return one.param.name; });
+                         [](const testing::TestParamInfo<LayoutCase>& one) { return one.param.name; });
 
 /// Two ranks of a tensor-parallel group, each in a thread.
 void run_two(const std::function<void(Communicator&, int index)>& body) {

@@ -283,4 +283,15 @@ double distance(const Tensor& a, const Tensor& b) {
   return whole > 0 ? difference / whole : difference;
 }
 
+void PrintTo(const LayoutCase& value, std::ostream* out) {
+  *out << value.name;
+}
+
+LayoutCase layout_case(const std::string& name, const ModelSpec& model, const std::function<void(Layout&)>& change) {
+  LayoutCase one{name, model, {}};
+  one.layout.sharding.kind = ShardingKind::none;
+  change(one.layout);
+  return one;
+}
+
 } // namespace foretrain::executor_fixtures

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,17 @@ struct Besides {
 /// Runs `steps` steps (those before a checkpoint included) with one thread per rank over a HashStore.
 [[nodiscard]] RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer = {},
                                      bool forced_routing = true, const Besides& besides = {});
+
+/// A layout under test, and its name in the test's.
+struct LayoutCase {
+  std::string name;
+  ModelSpec model;
+  Layout layout;
+};
+void PrintTo(const LayoutCase& value, std::ostream* out);
+/// Nothing sharded but what `change` shards.
+[[nodiscard]] LayoutCase layout_case(const std::string& name, const ModelSpec& model,
+                                     const std::function<void(Layout&)>& change);
 
 /// Small experts in every second layer of `llama_like`, a shared one too.
 [[nodiscard]] ModelSpec mixtral_like();

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -125,34 +124,15 @@ std::vector<Case> cases() {
   return list;
 }
 
-/// What LibTorch's own product of half precision takes beside its result: nothing, or on processors for which oneDNN
-/// has kernels a copy of an operand.
-std::int64_t scratch_of_half_product() {
-  AllocatorAccount account;
-  const AccountScope scope(&account);
-  const at::Tensor a = at::zeros({128, 256}, at::kBFloat16);
-  at::Tensor out = at::empty({128, 128}, at::kBFloat16);
-  const std::int64_t before = account.current.load();
-  account.restart_peak();
-  at::mm_out(out, a, at::zeros({128, 256}, at::kBFloat16).t());
-  return account.peak.load() - before - 128 * 256 * 2;
-}
-
-bool is_product(const std::string& op) {
-  static const std::vector<std::string> products = {"qkv",      "attention_out", "ffn_up",
-                                                    "ffn_down", "head",          "mtp_projection"};
-  return std::any_of(products.begin(), products.end(),
-                     [&](const std::string& name) { return op.ends_with(" " + name); });
-}
-
-/// What a library that repacks one operand can take at most: the widest weight in half precision, and its alignment.
-std::int64_t repacked_weight(const Program& program) {
-  constexpr std::int64_t kAlignment = 4096;
-  std::int64_t elements = 0;
-  for (const Block& block : program.blocks)
-    for (const Parameter& parameter : block.parameters) elements = std::max(elements, parameter.local_elements());
-  return 2 * elements + kAlignment;
-}
+/// On processors for which oneDNN has kernels of half precision, LibTorch's product copies an operand: what the library
+/// takes depends on the machine and is no part of the Program (docs/executor.md), so it computes without oneDNN here.
+struct WithoutOneDnn {
+  bool before = at::globalContext().userEnabledMkldnn();
+  WithoutOneDnn() { at::globalContext().setUserEnabledMkldnn(false); }
+  ~WithoutOneDnn() { at::globalContext().setUserEnabledMkldnn(before); }
+  WithoutOneDnn(const WithoutOneDnn&) = delete;
+  WithoutOneDnn& operator=(const WithoutOneDnn&) = delete;
+};
 
 /// Bytes beyond buffers when the instruction adds up the gradients' norm; else 0.
 std::int64_t scratch_of_norm(const Role& role, int index) {
@@ -178,12 +158,10 @@ TEST_P(MemoryTest, PredictedPeakIsTheAllocators) {
   plan.job.sequence_length = 128;
   plan.job.precision = GetParam().precision;
   const Program program = lowered(plan);
+  const WithoutOneDnn plain;
   const RunOutcome outcome = run_threads(plan, 2);
-  const bool library_takes = plan.job.precision == Precision::bf16 && scratch_of_half_product() > 0;
-  const std::int64_t repacked = library_takes ? repacked_weight(program) : 0;
   for (const auto& [op, bytes] : outcome.scratch)
-    if (const std::int64_t more = bytes.second - bytes.first; !is_product(op) || more < 0 || more > repacked)
-      ADD_FAILURE() << op << " takes " << bytes.second << " bytes beyond its buffers, not " << bytes.first;
+    ADD_FAILURE() << op << " takes " << bytes.second << " bytes beyond its buffers, not " << bytes.first;
   for (const StepRecord& record : outcome.records.back()) {
     const Role& role = program.roles[static_cast<std::size_t>(program.mesh.coordinate(record.rank, Axis::pp))];
     const auto predicted = static_cast<double>(stage_memory(program, role).allocated.value);
@@ -203,11 +181,7 @@ TEST_P(MemoryTest, PredictedPeakIsTheAllocators) {
         EXPECT_GT(there, static_cast<double>(point.peak.value - norm) * (1 - kShare)) << "rank " << record.rank;
         continue;
       }
-      const double least = there - static_cast<double>(repacked);
-      EXPECT_GT(static_cast<double>(point.peak.value) / least - 1, -kShare)
-          << "rank " << record.rank << ", instruction " << point.instruction << ": predicted " << point.peak.value
-          << ", measured " << there;
-      EXPECT_LT(static_cast<double>(point.peak.value) / there - 1, kShare)
+      EXPECT_LT(std::abs(static_cast<double>(point.peak.value) / there - 1), kShare)
           << "rank " << record.rank << ", instruction " << point.instruction << ": predicted " << point.peak.value
           << ", measured " << there;
     }
