@@ -198,6 +198,19 @@ void add_commands(MainWindow& w) {
   c.add({"row.save-trace", "Layout", "Save the timeline for Perfetto…", "", [&w] { w.save_plan(true); }, has_row,
          nullptr, true});
 
+  const auto table_act = [&w](const char* what) {
+    return [&w, what] {
+      w.show_view("table");
+      w.view("table")->act(what);
+    };
+  };
+  c.add({"table.sort", "View", "Sort by the column of the current cell", "Ctrl+Alt+S", table_act("sort"), has_study});
+  c.add({"table.add-to-sort", "View", "Sort by that column as well", "Ctrl+Alt+Shift+S", table_act("add-to-sort"),
+         has_study});
+  c.add({"table.hide", "View", "Hide the column of the current cell", "", table_act("hide"), has_study});
+  c.add({"table.columns", "View", "Choose columns…", "", table_act("columns"), has_study, nullptr, true});
+  c.add({"table.reset-columns", "View", "Reset columns", "", table_act("reset-columns"), has_study});
+
   int number = 0;
   for (const ViewEntry& entry : views()) {
     ++number;

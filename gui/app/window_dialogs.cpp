@@ -239,7 +239,7 @@ void MainWindow::restore_settings() {
   const QString tab = settings_->value(QStringLiteral("view")).toString();
   if (View* front = view(tab.toStdString()); front && tabs_->indexOf(front) >= 0) tabs_->setCurrentWidget(front);
   for (const auto& [id, entry] : views_)
-    entry->restore(settings_->value(QStringLiteral("views/") + QString::fromStdString(id)).toMap());
+    entry->bring_back(settings_->value(QStringLiteral("views/") + QString::fromStdString(id)).toMap());
   const double points = settings_->value(QStringLiteral("font"), 0.0).toDouble();
   if (points > 0) scale_font(points / usual_points_);
   set_theme(settings_->value(QStringLiteral("theme"), QStringLiteral("system")).toString());
@@ -252,7 +252,7 @@ void MainWindow::save_settings() {
   if (tabs_->currentWidget()) settings_->setValue(QStringLiteral("view"), tabs_->currentWidget()->objectName());
   settings_->setValue(QStringLiteral("theme"), theme_name_);
   for (const auto& [id, entry] : views_)
-    settings_->setValue(QStringLiteral("views/") + QString::fromStdString(id), entry->state());
+    settings_->setValue(QStringLiteral("views/") + QString::fromStdString(id), entry->kept());
   settings_->sync();
 }
 

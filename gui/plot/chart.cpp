@@ -2,44 +2,12 @@
 #include "gui/plot/chart.h"
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
-#include <QElapsedTimer>
-
-#include <qcustomplot.h>
-
-#include "gui/plot/axis.h"
-#include "gui/plot/theme.h"
-#include "gui/plot/zoom_history.h"
+#include "gui/plot/chart_parts.h"
 
 namespace foretrain::gui {
-
-struct Chart::Parts {
-  QCustomPlot* plot = nullptr;
-  const Theme* theme = &light_theme();
-  AxisLook x_look;
-  AxisLook y_look;
-  QCPRange x_extent{0, 1};
-  QCPRange y_extent{0, 1};
-  std::vector<LegendEntry> legend;
-  QString message;
-  QPointF press;
-  bool down = false;
-  bool moved = false;
-  bool taken = false; ///< the view has the drag
-  QCPRange x_before;
-  QCPRange y_before;
-  QRectF box;
-  bool ready = false; ///< the view has said what it shows
-  bool exporting = false;
-  ZoomHistory history;
-  QElapsedTimer clock;
-  [[nodiscard]] Shown whole() const { return {x_extent.lower, x_extent.upper, y_extent.lower, y_extent.upper}; }
-  [[nodiscard]] Shown shown() const {
-    const QCPRange x = plot->xAxis->range();
-    const QCPRange y = plot->yAxis->range();
-    return {x.lower, x.upper, y.lower, y.upper};
-  }
-};
 
 Chart::Chart(QWidget* parent) : QWidget(parent), parts_(std::make_unique<Parts>()) {
   auto* layout = new QVBoxLayout(this);
@@ -105,7 +73,33 @@ void Chart::set_extent(double x_low, double x_high, double y_low, double y_high)
   parts_->x_extent = safe(x_low, x_high);
   parts_->y_extent = safe(y_low, y_high);
   if (!(before == parts_->whole())) parts_->history.begin(parts_->whole()); // other data: other pictures
-  if (!zoomed_) fit();
+  if (parts_->kept && parts_->kept->first == parts_->whole()) {
+    const Shown part = std::exchange(parts_->kept, std::nullopt)->second;
+    parts_->plot->xAxis->setRange(part.x_low, part.x_high);
+    parts_->plot->yAxis->setRange(part.y_low, part.y_high);
+    range_is_new();
+  } else if (!zoomed_) {
+    show_all();
+  }
+}
+
+QVariantList Chart::zoom_state() const {
+  if (!zoomed_ && !parts_->kept) return {};
+  const auto [whole, part] = parts_->kept ? *parts_->kept : std::pair(parts_->whole(), parts_->shown());
+  QVariantList state;
+  for (const Shown& shown : {whole, part}) state << shown.x_low << shown.x_high << shown.y_low << shown.y_high;
+  return state;
+}
+
+void Chart::restore_zoom(const QVariantList& state) {
+  parts_->kept.reset();
+  if (state.size() != 8) return;
+  const auto shown = [&](qsizetype at) {
+    return Shown{state[at].toDouble(), state[at + 1].toDouble(), state[at + 2].toDouble(), state[at + 3].toDouble()};
+  };
+  const Shown part = shown(4);
+  if (QCPRange::validRange(part.x_low, part.x_high) && QCPRange::validRange(part.y_low, part.y_high))
+    parts_->kept.emplace(shown(0), part);
 }
 
 void Chart::set_legend(std::vector<LegendEntry> entries) {
@@ -201,11 +195,17 @@ void Chart::step_zoom(int by) {
   parts_->plot->xAxis->setRange(shown->x_low, shown->x_high);
   parts_->plot->yAxis->setRange(shown->y_low, shown->y_high);
   zoomed_ = !(*shown == parts_->whole());
+  parts_->kept.reset();
   redraw();
   if (range_changed) range_changed();
 }
 
 void Chart::fit() {
+  parts_->kept.reset();
+  show_all();
+}
+
+void Chart::show_all() {
   zoomed_ = false;
   parts_->plot->xAxis->setRange(parts_->x_extent);
   parts_->plot->yAxis->setRange(parts_->y_extent);
@@ -214,26 +214,30 @@ void Chart::fit() {
   if (range_changed) range_changed();
 }
 
-void Chart::show_range(double x_low, double x_high) {
-  if (!(x_high > x_low)) return;
+void Chart::range_is_new() {
   zoomed_ = true;
-  parts_->plot->xAxis->setRange(x_low, x_high);
+  parts_->kept.reset();
   remember_range();
   redraw();
   if (range_changed) range_changed();
+}
+
+void Chart::show_range(double x_low, double x_high) {
+  if (!(x_high > x_low)) return;
+  parts_->plot->xAxis->setRange(x_low, x_high);
+  range_is_new();
 }
 
 void Chart::zoom(double factor, QPointF pixel) {
+  if (!parts_->x_look.zooms && !parts_->y_look.zooms) return;
   const QPointF center = value_at(pixel);
-  zoomed_ = true;
   if (parts_->x_look.zooms) parts_->plot->xAxis->scaleRange(factor, center.x());
   if (parts_->y_look.zooms) parts_->plot->yAxis->scaleRange(factor, center.y());
-  remember_range();
-  redraw();
-  if (range_changed) range_changed();
+  range_is_new();
 }
 
 void Chart::pan(double x_share, double y_share) {
+  if ((x_share == 0 || !parts_->x_look.zooms) && (y_share == 0 || !parts_->y_look.zooms)) return;
   const auto move = [](QCPAxis* axis, double share) {
     if (axis->scaleType() == QCPAxis::stLogarithmic)
       axis->setRange(axis->range().lower * std::pow(axis->range().upper / axis->range().lower, share),
@@ -241,12 +245,9 @@ void Chart::pan(double x_share, double y_share) {
     else
       axis->moveRange(axis->range().size() * share);
   };
-  zoomed_ = true;
   if (parts_->x_look.zooms) move(parts_->plot->xAxis, x_share);
   if (parts_->y_look.zooms) move(parts_->plot->yAxis, y_share);
-  remember_range();
-  redraw();
-  if (range_changed) range_changed();
+  range_is_new();
 }
 
 void Chart::paint_to(QPaintDevice& device, QSize size) {
@@ -259,133 +260,6 @@ void Chart::paint_to(QPaintDevice& device, QSize size) {
   parts_->plot->toPainter(&painter, size.width(), size.height());
   painter.end();
   parts_->exporting = false;
-}
-
-bool Chart::key(int code) {
-  if (key_pressed && key_pressed(code)) return true;
-  const QPointF center = frame().area.center();
-  switch (code) {
-  case Qt::Key_Left:
-    pan(-0.1, 0);
-    return true;
-  case Qt::Key_Right:
-    pan(0.1, 0);
-    return true;
-  case Qt::Key_Up:
-    pan(0, 0.1);
-    return true;
-  case Qt::Key_Down:
-    pan(0, -0.1);
-    return true;
-  case Qt::Key_Plus:
-  case Qt::Key_Equal:
-    zoom(0.8, center);
-    return true;
-  case Qt::Key_Minus:
-    zoom(1.25, center);
-    return true;
-  case Qt::Key_0:
-  case Qt::Key_Home:
-    fit();
-    return true;
-  default:
-    return false;
-  }
-}
-
-bool Chart::mouse(QEvent* event) {
-  Parts& p = *parts_;
-  const auto* mouse_event = static_cast<QMouseEvent*>(event);
-  const QPointF at = mouse_event->position();
-  switch (static_cast<int>(event->type())) { // far from all of Qt's
-  case QEvent::MouseButtonPress:
-    if (mouse_event->button() != Qt::LeftButton) return false;
-    p.down = true;
-    p.moved = false;
-    p.press = at;
-    p.x_before = p.plot->xAxis->range();
-    p.y_before = p.plot->yAxis->range();
-    p.taken = pressed && pressed(at, mouse_event->modifiers());
-    return true;
-  case QEvent::MouseMove:
-    if (!p.down) {
-      if (hovered) hovered(at);
-      return true;
-    }
-    if ((at - p.press).manhattanLength() > QApplication::startDragDistance() / 2) p.moved = true;
-    if (!p.moved) return true;
-    if (p.taken) {
-      if (dragged) dragged(at);
-    } else if (drag_ == Drag::box) {
-      p.box = QRectF(p.press, at).normalized();
-      redraw_highlights();
-    } else {
-      p.plot->xAxis->setRange(p.x_before);
-      p.plot->yAxis->setRange(p.y_before);
-      const QRectF area = frame().area;
-      pan(-(at.x() - p.press.x()) / std::max(1.0, area.width()), (at.y() - p.press.y()) / std::max(1.0, area.height()));
-    }
-    return true;
-  case QEvent::MouseButtonRelease: {
-    if (!p.down || mouse_event->button() != Qt::LeftButton) return false;
-    p.down = false;
-    const QRectF box = std::exchange(p.box, QRectF());
-    if (p.taken) {
-      if (released) released(at);
-    } else if (!p.moved) {
-      if (clicked) clicked(at, mouse_event->modifiers());
-    } else if (drag_ == Drag::box && boxed) {
-      boxed(box, mouse_event->modifiers());
-    }
-    redraw_highlights();
-    return true;
-  }
-  case QEvent::MouseButtonDblClick:
-    if (!double_clicked || !double_clicked(at)) fit();
-    return true;
-  default:
-    return false;
-  }
-}
-
-bool Chart::eventFilter(QObject* object, QEvent* event) {
-  switch (static_cast<int>(event->type())) { // far from all of Qt's
-  case QEvent::MouseButtonPress:
-  case QEvent::MouseMove:
-  case QEvent::MouseButtonRelease:
-  case QEvent::MouseButtonDblClick:
-    return mouse(event);
-  case QEvent::Leave:
-    if (left) left();
-    return false;
-  case QEvent::Wheel: {
-    const auto* wheel = static_cast<QWheelEvent*>(event);
-    const double steps =
-        wheel->angleDelta().y() != 0 ? wheel->angleDelta().y() / 120.0 : wheel->angleDelta().x() / 120.0;
-    if ((wheel->modifiers() & Qt::ShiftModifier) != 0)
-      pan(-0.1 * steps, 0);
-    else
-      zoom(std::pow(0.85, steps), wheel->position());
-    return true;
-  }
-  case QEvent::KeyPress: {
-    const auto* pressed_key = static_cast<QKeyEvent*>(event);
-    return (pressed_key->modifiers() & (Qt::ControlModifier | Qt::AltModifier)) == 0 && key(pressed_key->key());
-  }
-  case QEvent::FocusIn:
-  case QEvent::FocusOut: // later: a view that is being deleted loses the focus too
-    QMetaObject::invokeMethod(
-        this, [this] { redraw_highlights(); }, Qt::QueuedConnection);
-    return false;
-  case QEvent::Resize:
-    redraw();
-    return false;
-  case QEvent::FontChange:
-    apply_theme();
-    return false;
-  default:
-    return QWidget::eventFilter(object, event);
-  }
 }
 
 } // namespace foretrain::gui

@@ -8,6 +8,7 @@
 
 #include <QRectF>
 #include <QString>
+#include <QVariant>
 #include <QWidget>
 
 #include "gui/plot/axis.h"
@@ -63,6 +64,10 @@ public:
   /// What was shown before (-1) or after (1); quick steps of the wheel count as one.
   void step_zoom(int by);
   [[nodiscard]] bool zoomed() const { return zoomed_; }
+  /// What is shown of how much, for the next start; empty: all.
+  [[nodiscard]] QVariantList zoom_state() const;
+  /// Shows that part again as soon as there is just as much to show; other data are shown whole.
+  void restore_zoom(const QVariantList& state);
   [[nodiscard]] Frame frame() const;
   [[nodiscard]] QPointF value_at(QPointF pixel) const;
 
@@ -92,6 +97,8 @@ private:
   bool mouse(QEvent* event);
   bool key(int code);
   void remember_range();
+  void show_all();
+  void range_is_new(); ///< the user has chosen what is shown
 
   std::unique_ptr<Parts> parts_;
   Drag drag_ = Drag::pan;

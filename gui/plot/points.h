@@ -12,6 +12,7 @@ struct Point {
   double x = 0;
   double y = 0;
   double color = 0; ///< value that the colour shows; NaN: unknown
+  double size = 1;  ///< radius, in that of the usual mark
   int row = 0;
 };
 

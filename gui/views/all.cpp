@@ -14,19 +14,26 @@ std::span<const ViewEntry> views() {
       ViewEntry{
           "pareto", "Pareto",
           "Every shown layout by two of its figures. The line joins those that no other beats in both step time and "
-          "memory. Drag selects, wheel zooms, arrows walk along the line.",
+          "memory. Drag selects, wheel zooms, arrows walk along the line. Colour and size may show a third and a "
+          "fourth.",
           make_pareto_view},
       ViewEntry{
           "parallel", "Parallel",
           "A line per layout through its fields: those that matter most first. Drag on an axis to filter, on its title "
-          "to move it, click the title to flip it. Coloured lines are the best, grey is how many pass.",
+          "to move it, click the title to flip it, with Ctrl to make it logarithmic, double click to type bounds. "
+          "Coloured "
+          "lines are the best, grey is how many pass. Keys: arrows choose an axis, comma and full stop move it, V "
+          "flips, "
+          "L is logarithmic, Enter types bounds.",
           make_parallel_view},
       ViewEntry{"memory", "Memory",
                 "Where the memory of the selected layout goes, stage by stage, against what the device has.",
                 make_memory_view},
       ViewEntry{"timeline", "Timeline",
                 "One step of the selected layout, replayed op by op: compute above, transfers below, gaps are bubbles. "
-                "A micro-batch under the pointer lights up on every stage.",
+                "A micro-batch under the pointer lights up on every stage, with arrows along its way. Comma and full "
+                "stop choose "
+                "one by keyboard.",
                 make_timeline_view},
       ViewEntry{
           "topology", "Topology",
@@ -48,8 +55,7 @@ std::span<const ViewEntry> views() {
                 make_sensitivity_view},
       ViewEntry{"run", "Run",
                 "Executes the selected layout, on this machine or as a Slurm job: each step as it is done, and what "
-                "the ranks "
-                "say. The run is kept in the session file.",
+                "the ranks say. The run is kept in the session file.",
                 make_run_view},
       ViewEntry{
           "measured", "Measured",

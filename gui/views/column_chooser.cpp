@@ -7,6 +7,7 @@
 #include <QDialogButtonBox>
 #include <QLineEdit>
 #include <QListWidget>
+#include <QShortcut>
 #include <QVBoxLayout>
 
 #include "gui/model/numbers.h"
@@ -37,6 +38,16 @@ void choose_columns(Session& session, QWidget* parent) {
   for (const Field& field : fields())
     if (std::find(chosen.begin(), chosen.end(), field.id) == chosen.end()) add(field);
   list->setDragDropMode(QAbstractItemView::InternalMove); // their order is that of the list
+  for (const int by : {-1, 1}) {
+    const auto* key = new QShortcut(QKeySequence(by < 0 ? Qt::ALT | Qt::Key_Up : Qt::ALT | Qt::Key_Down), list);
+    QObject::connect(key, &QShortcut::activated, list, [list, by] {
+      const int row = list->currentRow();
+      if (row < 0 || row + by < 0 || row + by >= list->count()) return;
+      list->insertItem(row + by, list->takeItem(row));
+      list->setCurrentRow(row + by);
+    });
+  }
+  list->setToolTip(QStringLiteral("Drag, or Alt+↑ and Alt+↓, change their order"));
   QObject::connect(search, &QLineEdit::textChanged, list, [list](const QString& text) {
     for (int i = 0; i < list->count(); ++i)
       list->item(i)->setHidden(!list->item(i)->text().contains(text, Qt::CaseInsensitive));

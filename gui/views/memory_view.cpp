@@ -27,13 +27,18 @@ public:
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_bars(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_card(p, f); };
     chart_->hovered = [this](QPointF at) {
-      pointer_ = at;
-      inside_ = true;
-      chart_->redraw_highlights();
+      const QPointF value = chart_->value_at(at);
+      const double stage = std::round(value.x());
+      show_card(std::abs(value.x() - stage) > kBarWidth / 2 ? -1 : static_cast<int>(stage), at);
     };
-    chart_->left = [this] {
-      inside_ = false;
-      chart_->redraw_highlights();
+    chart_->left = [this] { show_card(-1, {}); };
+    chart_->key_pressed = [this](int key) {
+      if (stages_.empty() || (key != Qt::Key_Left && key != Qt::Key_Right)) return false;
+      const int next = stage_ < 0 ? 0 : stage_ + (key == Qt::Key_Right ? 1 : -1);
+      const int stage = std::clamp(next, 0, static_cast<int>(stages_.size()) - 1);
+      const Frame frame = chart_->frame();
+      show_card(stage, {frame.x(stage), frame.area.center().y()});
+      return true;
     };
   }
 
@@ -159,15 +164,20 @@ private:
     painter.fillRect(excess, QBrush(theme().bad, Qt::BDiagPattern));
   }
 
-  void paint_card(QPainter& painter, const Frame& frame) {
-    if (!inside_ || stages_.empty() || !frame.area.contains(pointer_)) return;
-    const QPointF value = chart_->value_at(pointer_);
-    const auto stage = static_cast<std::ptrdiff_t>(std::lround(value.x()));
-    if (stage < 0 || stage >= static_cast<std::ptrdiff_t>(stages_.size()) ||
-        std::abs(value.x() - double(stage)) > kBarWidth / 2)
-      return;
-    const StageMemory& memory = stages_[static_cast<std::size_t>(stage)];
-    QStringList lines = {QStringLiteral("stage %1, peak at %2").arg(stage).arg(QString::fromStdString(memory.peak_at))};
+  /// What a stage's bar is made of, at a place of the plot; -1: nothing.
+  void show_card(int stage, QPointF at) {
+    stage_ = stage;
+    pointer_ = at;
+    chart_->setAccessibleDescription(row_title(session().current()) + QStringLiteral("\n") +
+                                     card().join(QStringLiteral("\n")));
+    chart_->redraw_highlights();
+  }
+
+  [[nodiscard]] QStringList card() const {
+    if (stage_ < 0 || stage_ >= static_cast<int>(stages_.size())) return {};
+    const StageMemory& memory = stages_[static_cast<std::size_t>(stage_)];
+    QStringList lines = {
+        QStringLiteral("stage %1, peak at %2").arg(stage_).arg(QString::fromStdString(memory.peak_at))};
     for (int part = kMemoryParts - 1; part >= 0; --part) {
       const Bytes bytes = memory.parts[static_cast<std::size_t>(part)];
       if (bytes.value > 0)
@@ -176,14 +186,19 @@ private:
     lines << QStringLiteral("together: %1 of %2")
                  .arg(QString::fromStdString(short_bytes(double(memory.device.value))),
                       QString::fromStdString(short_bytes(capacity_)));
-    draw_card(painter, theme(), frame.area, pointer_, lines);
+    return lines;
+  }
+
+  void paint_card(QPainter& painter, const Frame& frame) {
+    if (const QStringList lines = card(); !lines.empty() && frame.area.contains(pointer_))
+      draw_card(painter, theme(), frame.area, pointer_, lines);
   }
 
   Chart* chart_;
   std::vector<StageMemory> stages_;
   double capacity_ = 0;
   QPointF pointer_;
-  bool inside_ = false;
+  int stage_ = -1; ///< whose parts are listed
 };
 
 } // namespace

@@ -43,16 +43,20 @@ std::vector<double> column_of(const Session& session, const Field& field) {
 } // namespace
 
 double ParallelAxis::place(double value) const {
-  const double share = high > low ? (value - low) / (high - low) : 0.5;
+  double share = 0.5;
+  if (high > low) share = logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
   return flipped ? 1 - share : share;
 }
 
 double ParallelAxis::value(double place) const {
-  return low + (flipped ? 1 - place : place) * (high - low);
+  const double share = flipped ? 1 - place : place;
+  return logarithmic ? low * std::pow(high / low, share) : low + share * (high - low);
 }
 
-ParallelData parallel_data(const Session& session, const std::vector<std::string>& order,
-                           const std::vector<std::string>& flipped) {
+ParallelData parallel_data(const Session& session, const ParallelArrangement& arrangement) {
+  const auto among = [](const std::vector<std::string>& ids, std::string_view id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
   struct Entry {
     ParallelAxis axis;
     double influence = 0;
@@ -66,7 +70,7 @@ ParallelData parallel_data(const Session& session, const std::vector<std::string
     if ((field.outcome && !figure) || field.id == "recompute_detail" || field.id == "dp_shard" || field.id == "gpus" ||
         field.id == "micro_batches")
       continue;
-    Entry entry{{&field, 0, 1, false, {}}, 0, column_of(session, field)};
+    Entry entry{{&field, 0, 1, false, false, {}}, 0, column_of(session, field)};
     double low = std::numeric_limits<double>::infinity();
     double high = -low;
     for (const double value : entry.column)
@@ -84,12 +88,13 @@ ParallelData parallel_data(const Session& session, const std::vector<std::string
     }
     entry.axis.low = low;
     entry.axis.high = high;
-    entry.axis.flipped = std::find(flipped.begin(), flipped.end(), field.id) != flipped.end();
+    entry.axis.flipped = among(arrangement.flipped, field.id);
+    entry.axis.logarithmic = low > 0 && field.kind == FieldKind::number && among(arrangement.logarithmic, field.id);
     entry.influence = figure ? -1 : std::abs(correlation(entry.column, times));
     entries.push_back(std::move(entry));
   }
   const auto place_in_order = [&](const Entry& e) {
-    return std::find(order.begin(), order.end(), e.axis.field->id) - order.begin();
+    return std::find(arrangement.order.begin(), arrangement.order.end(), e.axis.field->id) - arrangement.order.begin();
   };
   std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
     const auto pa = place_in_order(a);
@@ -106,6 +111,15 @@ ParallelData parallel_data(const Session& session, const std::vector<std::string
     data.axes.push_back(std::move(entry.axis));
   }
   return data;
+}
+
+std::vector<std::string> moved(const ParallelData& data, std::size_t from, std::size_t to) {
+  std::vector<std::string> order;
+  for (const ParallelAxis& axis : data.axes) order.emplace_back(axis.field->id);
+  std::string id = std::move(order[from]);
+  order.erase(order.begin() + static_cast<std::ptrdiff_t>(from));
+  order.insert(order.begin() + static_cast<std::ptrdiff_t>(to), std::move(id));
+  return order;
 }
 
 std::string brush_text(const ParallelAxis& axis, double from, double to) {

@@ -14,10 +14,19 @@ struct ParallelAxis {
   double low = 0;
   double high = 1;
   bool flipped = false;
+  bool logarithmic = false;  ///< only where all values are positive
   std::vector<float> places; ///< of each shown row: 0 … 1, NaN: no value
   /// Place of a value, 0 … 1.
   [[nodiscard]] double place(double value) const;
   [[nodiscard]] double value(double place) const;
+};
+
+/// How the user has arranged the axes, by field id.
+struct ParallelArrangement {
+  std::vector<std::string> order;       ///< these come first; the rest as `parallel_data` has them
+  std::vector<std::string> flipped;     ///< run downwards
+  std::vector<std::string> logarithmic; ///< where all values are positive
+  bool operator==(const ParallelArrangement&) const = default;
 };
 
 struct ParallelData {
@@ -25,10 +34,12 @@ struct ParallelData {
   std::vector<std::string> constant; ///< "cp 1": fields that do not vary
 };
 
-/// Axes of the shown rows: fields that vary, those that go with the step time most first, outcomes last. `order` (field
-/// ids) comes before that; `flipped` names axes that run downwards.
-[[nodiscard]] ParallelData parallel_data(const Session& session, const std::vector<std::string>& order,
-                                         const std::vector<std::string>& flipped);
+/// Axes of the shown rows: fields that vary, those that go with the step time most first, outcomes last, unless
+/// they are arranged otherwise.
+[[nodiscard]] ParallelData parallel_data(const Session& session, const ParallelArrangement& arrangement);
+
+/// Axes in another order: the one at `from` stands at `to` then.
+[[nodiscard]] std::vector<std::string> moved(const ParallelData& data, std::size_t from, std::size_t to);
 
 /// The brush between two places of an axis, in the words of a column filter.
 [[nodiscard]] std::string brush_text(const ParallelAxis& axis, double from, double to);

@@ -12,16 +12,17 @@
 #include "gui/plot/chart.h"
 #include "gui/views/all.h"
 #include "gui/views/parallel_data.h"
+#include "gui/views/parallel_paint.h"
 
 namespace foretrain::gui {
 namespace {
 
-constexpr int kCrispLines = 60;   ///< of the first shown rows
-constexpr double kNoValue = -0.1; ///< place of the notch for rows without a value
-constexpr double kHandle = 8;     ///< pixels
-constexpr int kSmallest = 3;      ///< pixels: a shorter drag takes the brush away
+constexpr int kCrispLines = 60; ///< of the first shown rows
+constexpr double kHandle = 8;   ///< pixels
+constexpr int kSmallest = 3;    ///< pixels: a shorter drag takes the brush away
 
-/// A line per layout through an axis per field: density for all, crisp lines for the best, brushes that filter.
+/// A line per layout through an axis per field: density for all, crisp lines for the best, brushes that filter. By
+/// keyboard: arrows choose an axis, `,` `.` move it, V turns it over, L makes it logarithmic, Enter asks for bounds.
 class ParallelView final : public View {
 public:
   explicit ParallelView(ViewContext context)
@@ -50,10 +51,14 @@ public:
     return text;
   }
 
-  [[nodiscard]] QVariantMap state() const override { return {{"order", list(order_)}, {"flipped", list(flipped_)}}; }
+  [[nodiscard]] QVariantMap state() const override {
+    return {{"order", list(arrangement_.order)},
+            {"flipped", list(arrangement_.flipped)},
+            {"logarithmic", list(arrangement_.logarithmic)}};
+  }
   void restore(const QVariantMap& state) override {
-    order_ = ids(state["order"].toStringList());
-    flipped_ = ids(state["flipped"].toStringList());
+    arrangement_ = {ids(state["order"].toStringList()), ids(state["flipped"].toStringList()),
+                    ids(state["logarithmic"].toStringList())};
   }
 
 protected:
@@ -62,7 +67,7 @@ protected:
       rebuild();
     else if ((changes & (kSelectionChanged | kHoverChanged)) != 0)
       chart_->redraw_highlights();
-    if ((changes & kSelectionChanged) != 0) chart_->setAccessibleDescription(row_title(session().current()));
+    if ((changes & kSelectionChanged) != 0) tell();
   }
 
 private:
@@ -78,8 +83,10 @@ private:
   }
 
   void connect_mouse() {
-    chart_->pressed = [this](QPointF at, Qt::KeyboardModifiers) {
+    chart_->key_pressed = [this](int key) { return take_key(key); };
+    chart_->pressed = [this](QPointF at, Qt::KeyboardModifiers keys) {
       axis_ = axis_at(at);
+      control_ = (keys & Qt::ControlModifier) != 0;
       title_ = axis_ >= 0 && at.y() < chart_->frame().y(1) - 4;
       if (axis_ < 0) return false;
       from_ = to_ = chart_->value_at(at).y();
@@ -152,20 +159,61 @@ private:
     set_brush(axis_, brush_text(axis, from_, to_));
   }
 
-  /// A click flips the axis, a drag moves it.
+  /// A click flips the axis, with Ctrl makes it logarithmic, a drag moves it.
   void take_title(QPointF at) {
+    if (std::abs(at.x() - press_.x()) < 6) return turn(control_ ? arrangement_.logarithmic : arrangement_.flipped);
+    move_axis(static_cast<int>(std::clamp(std::lround(chart_->value_at(at).x()), 0L, long(data_.axes.size()) - 1)));
+  }
+  /// Puts the chosen axis among those, or takes it out.
+  void turn(std::vector<std::string>& those) {
     const std::string id(field_at(axis_).id);
-    if (std::abs(at.x() - press_.x()) < 6) {
-      if (std::erase(flipped_, id) == 0) flipped_.push_back(id);
-    } else {
-      const auto to = static_cast<std::ptrdiff_t>(
-          std::clamp(std::lround(chart_->value_at(at).x()), 0L, long(data_.axes.size()) - 1));
-      order_.clear();
-      for (const ParallelAxis& axis : data_.axes) order_.emplace_back(axis.field->id);
-      std::erase(order_, id);
-      order_.insert(order_.begin() + to, id);
-    }
+    if (std::erase(those, id) == 0) those.push_back(id);
     rebuild();
+  }
+  void move_axis(int to) {
+    if (to < 0 || to >= static_cast<int>(data_.axes.size())) return;
+    arrangement_.order = moved(data_, static_cast<std::size_t>(axis_), static_cast<std::size_t>(to));
+    axis_ = to;
+    rebuild();
+  }
+
+  bool take_key(int key) {
+    const int axes = static_cast<int>(data_.axes.size());
+    if (axes < 2) return false;
+    const bool none = axis_ < 0 || axis_ >= axes;
+    if (key == Qt::Key_Left || key == Qt::Key_Right) {
+      axis_ = none ? 0 : std::clamp(axis_ + (key == Qt::Key_Right ? 1 : -1), 0, axes - 1);
+      tell();
+      chart_->redraw_highlights();
+      return true;
+    }
+    if (none) return false;
+    switch (key) {
+    case Qt::Key_Comma:
+    case Qt::Key_Period:
+      move_axis(axis_ + (key == Qt::Key_Period ? 1 : -1));
+      return true;
+    case Qt::Key_V:
+      turn(arrangement_.flipped);
+      return true;
+    case Qt::Key_L:
+      turn(arrangement_.logarithmic);
+      return true;
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+      ask_brush(axis_);
+      return true;
+    default:
+      return false;
+    }
+  }
+
+  /// What a screen reader says: the layout, and the axis that keys act on.
+  void tell() {
+    QString text = row_title(session().current());
+    if (axis_ >= 0 && axis_ < static_cast<int>(data_.axes.size()))
+      text += QStringLiteral(" · axis ") + axis_title(data_.axes[static_cast<std::size_t>(axis_)]);
+    chart_->setAccessibleDescription(text);
   }
 
   void ask_brush(int axis) {
@@ -180,7 +228,7 @@ private:
   }
 
   void rebuild() {
-    data_ = parallel_data(session(), order_, flipped_);
+    data_ = parallel_data(session(), arrangement_);
     density_ = QImage();
     const bool none = data_.axes.size() < 2;
     chart_->set_message(none ? QStringLiteral("Nothing varies between the layouts that are shown") : QString());
@@ -264,60 +312,8 @@ private:
       painter.setPen(QPen(gradient(theme(), 1 - double(i) / double(kCrispLines)), 1.1));
       paint_line(painter, frame, i);
     }
-    paint_axes(painter, frame);
+    paint_axes(painter, frame, theme(), data_.axes);
     painter.setClipping(false);
-  }
-
-  void paint_axes(QPainter& painter, const Frame& frame) const {
-    const QFontMetricsF metrics(painter.font());
-    const auto label = [&](std::size_t axis, double place, const QString& text) {
-      const QPointF where = frame.at(double(axis), place);
-      const double width = metrics.horizontalAdvance(text) + 2;
-      const QRectF box(where.x() + 4, where.y() - metrics.height() / 2, width, metrics.height());
-      QColor back = theme().base;
-      back.setAlphaF(0.8F);
-      painter.fillRect(box, back);
-      painter.setPen(theme().text);
-      painter.drawText(box, Qt::AlignCenter, text);
-    };
-    for (std::size_t i = 0; i < data_.axes.size(); ++i) {
-      const ParallelAxis& axis = data_.axes[i];
-      painter.setPen(QPen(theme().line, 1.4));
-      painter.drawLine(frame.at(double(i), 0), frame.at(double(i), 1));
-      painter.drawLine(frame.at(double(i), kNoValue) - QPointF(3, 0), frame.at(double(i), kNoValue) + QPointF(3, 0));
-      paint_title(painter, frame, i);
-      if (axis.field->kind == FieldKind::text) {
-        for (std::size_t v = 0; v < axis.field->values.size(); ++v)
-          if (double(v) >= axis.low && double(v) <= axis.high)
-            label(i, axis.place(double(v)), QString::fromStdString(axis.field->values[v]));
-      } else {
-        for (const double value : {axis.low, axis.high})
-          label(i, axis.place(value),
-                axis.field->kind == FieldKind::flag ? (value > 0 ? QStringLiteral("yes") : QStringLiteral("no"))
-                                                    : QString::fromStdString(short_value(*axis.field, value)));
-      }
-    }
-  }
-
-  /// In two lines, by turns, where one would be too narrow.
-  void paint_title(QPainter& painter, const Frame& frame, std::size_t axis) const {
-    const QFontMetricsF metrics(painter.font());
-    const double step = frame.x(1) - frame.x(0);
-    double widest = 0;
-    for (const ParallelAxis& each : data_.axes) widest = std::max(widest, metrics.horizontalAdvance(title_of(each)));
-    const bool turns = widest + 8 > step;
-    const QString title =
-        metrics.elidedText(title_of(data_.axes[axis]), Qt::ElideRight, std::max(20.0, (turns ? 2 : 1) * step - 8));
-    const double width = metrics.horizontalAdvance(title);
-    const double x = std::clamp(frame.x(double(axis)) - width / 2, frame.area.left(),
-                                std::max(frame.area.left(), frame.area.right() - width));
-    painter.setPen(theme().text);
-    painter.drawText(
-        QPointF(x, frame.area.top() + metrics.ascent() + 2 + (turns && axis % 2 == 1 ? metrics.height() : 0)), title);
-  }
-
-  static QString title_of(const ParallelAxis& axis) {
-    return text_of(title_with_unit(*axis.field)) + (axis.flipped ? QStringLiteral(" ↓") : QStringLiteral(" ↑"));
   }
 
   void paint_over(QPainter& painter, const Frame& frame) {
@@ -334,7 +330,7 @@ private:
     const std::size_t selected = std::min<std::size_t>(session().selection().size(), 200);
     for (std::size_t i = selected; i-- > 0;) line_of(session().selection()[i], theme().accent, i == 0 ? 3 : 1.5);
     if (session().hover() >= 0) line_of(session().hover(), theme().bad, 2);
-    paint_axes(painter, frame); // labels stay readable over the lines
+    paint_axes(painter, frame, theme(), data_.axes); // labels stay readable over the lines
     QColor band = theme().accent;
     band.setAlphaF(0.25F);
     const auto brush_box = [&](int axis, double a, double b) {
@@ -347,6 +343,10 @@ private:
     for (std::size_t i = 0; i < data_.axes.size(); ++i)
       if (const auto brush = brush_of(static_cast<int>(i))) brush_box(static_cast<int>(i), brush->first, brush->second);
     if (dragging_ && !title_ && axis_ >= 0) brush_box(axis_, from_, to_);
+    if (!dragging_ && chart_->focusProxy()->hasFocus() && axis_ >= 0 && axis_ < static_cast<int>(data_.axes.size())) {
+      painter.setPen(QPen(theme().accent, 2.5));
+      painter.drawLine(frame.at(axis_, 0), frame.at(axis_, 1));
+    }
     if (dragging_ && title_) {
       painter.setPen(QPen(theme().accent, 2, Qt::DashLine));
       painter.drawLine(QPointF(drag_x_, frame.area.top()), QPointF(drag_x_, frame.area.bottom()));
@@ -358,13 +358,13 @@ private:
 
   Chart* chart_;
   ParallelData data_;
-  std::vector<std::string> order_;
-  std::vector<std::string> flipped_;
+  ParallelArrangement arrangement_;
   std::map<std::string, std::pair<double, double>> brushes_; ///< values, by field
   QImage density_;
   QRectF density_range_;
-  int axis_ = -1;
+  int axis_ = -1; ///< that was pressed or chosen by key
   bool title_ = false;
+  bool control_ = false;
   bool dragging_ = false;
   double from_ = 0;
   double to_ = 0;

@@ -27,15 +27,13 @@ public:
     QVBoxLayout* layout = add_column();
     auto* bar = new QHBoxLayout;
     x_ = add_choice(bar, "x", false);
+    log_x_ = add_log(bar, QStringLiteral("Logarithmic x axis"));
     y_ = add_choice(bar, "y", false);
+    log_y_ = add_log(bar, QStringLiteral("Logarithmic y axis"));
     color_ = add_choice(bar, "colour", true);
-    log_ = new QToolButton(this);
-    log_->setText(QStringLiteral("log"));
-    log_->setCheckable(true);
-    log_->setToolTip(QStringLiteral("Logarithmic axes"));
-    log_->setAccessibleName(QStringLiteral("Logarithmic axes"));
-    connect(log_, &QToolButton::toggled, this, [this] { rebuild(); });
-    bar->addWidget(log_);
+    size_ = add_choice(bar, "size", false);
+    size_->insertItem(0, QStringLiteral("the same"), QString());
+    size_->setCurrentIndex(0);
     bar->addStretch(1);
     layout->addLayout(bar);
     chart_ = add_chart(layout, QStringLiteral("Pareto plot"));
@@ -59,17 +57,17 @@ public:
   }
 
   [[nodiscard]] QVariantMap state() const override {
-    return {{"x", x_->currentData()},
-            {"y", y_->currentData()},
-            {"color", color_->currentData()},
-            {"log", log_->isChecked()}};
+    return {{"x", x_->currentData()},       {"y", y_->currentData()},       {"color", color_->currentData()},
+            {"size", size_->currentData()}, {"log_x", log_x_->isChecked()}, {"log_y", log_y_->isChecked()}};
   }
   void restore(const QVariantMap& state) override {
     if (state.isEmpty()) return;
     choose(x_, state["x"].toString());
     choose(y_, state["y"].toString());
     choose(color_, state["color"].toString());
-    log_->setChecked(state["log"].toBool());
+    choose(size_, state["size"].toString());
+    log_x_->setChecked(state["log_x"].toBool());
+    log_y_->setChecked(state["log_y"].toBool());
   }
 
 protected:
@@ -97,6 +95,19 @@ private:
     bar->addWidget(label);
     bar->addWidget(box);
     return box;
+  }
+  QToolButton* add_log(QHBoxLayout* bar, const QString& help) {
+    auto* button = new QToolButton(this);
+    button->setText(QStringLiteral("log"));
+    button->setCheckable(true);
+    button->setToolTip(help);
+    button->setAccessibleName(help);
+    connect(button, &QToolButton::toggled, this, [this] {
+      chart_->fit();
+      rebuild();
+    });
+    bar->addWidget(button);
+    return button;
   }
   static void choose(QComboBox* box, const QString& id) {
     if (const int at = box->findData(id); at >= 0) box->setCurrentIndex(at);
@@ -146,13 +157,17 @@ private:
     front_.clear();
     color_low_ = std::numeric_limits<double>::infinity();
     color_high_ = -color_low_;
-    const bool log = log_->isChecked();
+    const Field* size = field(size_); // absent: all the same
+    double size_low = color_low_;
+    double size_high = color_high_;
     for (const int row : session().shown()) {
       const Row& entry = session().rows()[static_cast<std::size_t>(row)];
-      const Point point{number_of(*x, session().results().study, entry),
-                        number_of(*y, session().results().study, entry),
-                        number_of(*color, session().results().study, entry), row};
-      if (std::isnan(point.x) || std::isnan(point.y) || (log && (point.x <= 0 || point.y <= 0))) continue;
+      const auto value = [&](const Field& f) { return number_of(f, session().results().study, entry); };
+      const Point point{value(*x), value(*y), value(*color), size ? value(*size) : 0, row};
+      if (std::isnan(point.x) || std::isnan(point.y)) continue;
+      if ((log_x_->isChecked() && point.x <= 0) || (log_y_->isChecked() && point.y <= 0)) continue;
+      size_low = std::min(size_low, point.size); // an unknown one changes neither
+      size_high = std::max(size_high, point.size);
       if (!std::isnan(point.color)) {
         color_low_ = std::min(color_low_, point.color);
         color_high_ = std::max(color_high_, point.color);
@@ -167,20 +182,24 @@ private:
                step_seconds(session().rows()[static_cast<std::size_t>(b)]);
       });
     }
-    show_axes(*x, *y, *color, log);
+    for (Point& point : points_) // as areas: 1 the smallest, 4 in radius the largest
+      point.size = !size || !(size_high > size_low) || std::isnan(point.size)
+                       ? 1
+                       : std::sqrt(1 + 15 * (point.size - size_low) / (size_high - size_low));
+    show_axes(*x, *y, *color);
     chart_->redraw();
     chart_->redraw_highlights();
   }
 
-  void show_axes(const Field& x, const Field& y, const Field& color, bool log) {
-    const auto look = [log](const Field& f) {
+  void show_axes(const Field& x, const Field& y, const Field& color) {
+    const auto look = [](const Field& f, bool log) {
       AxisLook axis;
       axis.title = text_of(std::string(f.help) + (f.unit.empty() ? "" : " (" + std::string(f.unit) + ")"));
       axis.log = log;
       axis.text = [](double value) { return QString::fromStdString(tick_number(value)); };
       return axis;
     };
-    chart_->set_axes(look(x), look(y));
+    chart_->set_axes(look(x, log_x_->isChecked()), look(y, log_y_->isChecked()));
     chart_->set_message(points_.empty() ? QStringLiteral("No layout to show: search, or take filters away")
                                         : QString());
     if (points_.empty()) return;
@@ -191,7 +210,7 @@ private:
       low_y = std::min(low_y, point.y);
       high_y = std::max(high_y, point.y);
     }
-    const auto pad = [log](double& low, double& high) {
+    const auto pad = [](double& low, double& high, bool log) {
       if (log) {
         const double factor = std::max(1.05, std::pow(high / low, 0.05));
         low /= factor;
@@ -202,8 +221,8 @@ private:
         high += room;
       }
     };
-    pad(low_x, high_x);
-    pad(low_y, high_y);
+    pad(low_x, high_x, log_x_->isChecked());
+    pad(low_y, high_y, log_y_->isChecked());
     chart_->set_extent(low_x, high_x, low_y, high_y);
     show_legend(color);
   }
@@ -249,9 +268,10 @@ private:
       if (!front_.empty() && !front) fill.setAlphaF(0.55F);
       if (single) {
         painter.setBrush(fill);
-        painter.drawEllipse(at, radius, radius);
+        painter.drawEllipse(at, radius * point->size, radius * point->size);
       } else {
-        painter.fillRect(QRectF(at.x() - radius, at.y() - radius, 2 * radius, 2 * radius), fill);
+        const double half = radius * point->size;
+        painter.fillRect(QRectF(at.x() - half, at.y() - half, 2 * half, 2 * half), fill);
       }
     }
     paint_front(painter, frame);
@@ -318,15 +338,18 @@ private:
              QString::fromStdString(short_value(*f, value_of(*f, session().results().study, entry)) + " " +
                                     std::string(f->unit));
     };
-    draw_card(painter, theme(), frame.area, place(session().hover()),
-              {row_title(session().hover()), value(x_), value(y_), value(color_)});
+    QStringList lines{row_title(session().hover()), value(x_), value(y_), value(color_)};
+    if (field(size_)) lines << value(size_);
+    draw_card(painter, theme(), frame.area, place(session().hover()), lines);
   }
 
   Chart* chart_ = nullptr;
   QComboBox* x_ = nullptr;
   QComboBox* y_ = nullptr;
   QComboBox* color_ = nullptr;
-  QToolButton* log_ = nullptr;
+  QComboBox* size_ = nullptr;
+  QToolButton* log_x_ = nullptr;
+  QToolButton* log_y_ = nullptr;
   std::vector<Point> points_;
   std::vector<int> front_; ///< rows, fastest first
   double color_low_ = 0;

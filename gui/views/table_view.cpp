@@ -109,6 +109,14 @@ public:
   [[nodiscard]] std::string csv() override { return rows_csv(session(), table_columns(session())); }
 
   void frame_selection() override { scroll_to_current(); }
+  /// "sort", "add-to-sort", "hide", "columns", "reset-columns"; of the column that the keyboard is in.
+  void act(std::string_view what) override {
+    const int column = std::clamp(table_->currentIndex().column(), 0, model_.columnCount() - 1);
+    if (what == "columns") return choose_columns(session(), this);
+    if (what == "reset-columns") return reset_columns();
+    if (what == "hide") return hide_column(column);
+    sort_by(column, what == "add-to-sort");
+  }
 
 protected:
   void refresh(Changes changes) override {
@@ -156,7 +164,8 @@ private:
       show_menu(kMenu, table_->viewport()->mapToGlobal(at));
     });
     connect(header_, &QHeaderView::customContextMenuRequested, this, [this](QPoint at) { header_menu(at); });
-    connect(header_, &QHeaderView::sectionClicked, this, [this](int section) { sort_by(section); });
+    connect(header_, &QHeaderView::sectionClicked, this,
+            [this](int section) { sort_by(section, (QGuiApplication::keyboardModifiers() & Qt::ShiftModifier) != 0); });
     header_->typed = [this](int column, const QString& text) {
       const auto set = session().set_chip({Chip::Kind::column, std::string(field_at(column).id), text.toStdString()});
       header_->set_error(column,
@@ -234,9 +243,8 @@ private:
     if (position >= 0) table_->scrollTo(model_.index(position, std::max(0, table_->currentIndex().column())));
   }
 
-  void sort_by(int column) {
+  void sort_by(int column, bool add) {
     const std::string id(field_at(column).id);
-    const bool add = (QGuiApplication::keyboardModifiers() & Qt::ShiftModifier) != 0;
     const bool large_first = better_direction(field_at(column)) > 0;
     session().edit("sort by " + std::string(field_at(column).title), [&](Edits& edits) {
       const auto at =
@@ -257,23 +265,29 @@ private:
     });
   }
 
+  void hide_column(int column) {
+    const std::string id(field_at(column).id);
+    session().edit("hide column " + id, [&](Edits& edits) {
+      edits.columns = table_columns(session());
+      if (edits.columns.size() > 1) std::erase(edits.columns, id);
+    });
+  }
+  void reset_columns() {
+    session().edit("reset columns", [](Edits& edits) { edits.columns.clear(); });
+  }
+
   void header_menu(QPoint at) {
     const int column = header_->logicalIndexAt(at);
     QMenu menu(this);
     if (column >= 0) {
-      const std::string id(field_at(column).id);
-      connect(menu.addAction(QStringLiteral("Hide")), &QAction::triggered, this, [this, id] {
-        session().edit("hide column " + id, [&](Edits& edits) {
-          edits.columns = table_columns(session());
-          if (edits.columns.size() > 1) std::erase(edits.columns, id);
-        });
-      });
-      connect(menu.addAction(QStringLiteral("Sort")), &QAction::triggered, this, [this, column] { sort_by(column); });
+      connect(menu.addAction(QStringLiteral("Hide")), &QAction::triggered, this,
+              [this, column] { hide_column(column); });
+      connect(menu.addAction(QStringLiteral("Sort")), &QAction::triggered, this,
+              [this, column] { sort_by(column, false); });
     }
     connect(menu.addAction(QStringLiteral("Choose columns…")), &QAction::triggered, this,
             [this] { choose_columns(session(), this); });
-    connect(menu.addAction(QStringLiteral("Reset columns")), &QAction::triggered, this,
-            [this] { session().edit("reset columns", [](Edits& edits) { edits.columns.clear(); }); });
+    connect(menu.addAction(QStringLiteral("Reset columns")), &QAction::triggered, this, [this] { reset_columns(); });
     menu.exec(header_->mapToGlobal(at));
   }
 

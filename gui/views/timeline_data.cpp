@@ -88,4 +88,22 @@ Timeline timeline_of(const Simulation& simulation, bool splits_backward) {
   return timeline;
 }
 
+std::vector<Hop> hops_of(const Timeline& timeline, int micro_batch) {
+  const auto one_way = [&](auto is_of, std::vector<Hop>& hops) {
+    std::vector<std::pair<std::size_t, const Span*>> passes;
+    for (std::size_t s = 0; s < timeline.stages.size(); ++s)
+      for (const Span& span : timeline.stages[s].passes)
+        if (span.label == micro_batch && is_of(static_cast<PassKind>(span.kind))) passes.emplace_back(s, &span);
+    std::sort(passes.begin(), passes.end(),
+              [](const auto& a, const auto& b) { return a.second->start < b.second->start; });
+    for (std::size_t i = 1; i < passes.size(); ++i)
+      if (const auto& [from, left] = passes[i - 1]; from != passes[i].first)
+        hops.push_back({from, left->end, passes[i].first, passes[i].second->start});
+  };
+  std::vector<Hop> hops;
+  one_way([](PassKind kind) { return kind == PassKind::forward; }, hops);
+  one_way([](PassKind kind) { return kind == PassKind::backward || kind == PassKind::input; }, hops);
+  return hops;
+}
+
 } // namespace foretrain::gui

@@ -30,6 +30,18 @@ struct Timeline {
   double end = 0;          ///< s
 };
 
+/// A micro-batch on its way from one stage to the next.
+struct Hop {
+  std::size_t from_stage = 0;
+  double left = 0; ///< s, when its pass there ended
+  std::size_t to_stage = 0;
+  double arrived = 0; ///< s, when the next pass began
+  bool operator==(const Hop&) const = default;
+};
+
+/// What each pass of a micro-batch waited for on another stage: forward through the chunks of the model and back.
+[[nodiscard]] std::vector<Hop> hops_of(const Timeline& timeline, int micro_batch);
+
 /// Unless the schedule splits backward passes, their parts (I, W, R) are shown as one.
 [[nodiscard]] Timeline timeline_of(const Simulation& simulation, bool splits_backward);
 [[nodiscard]] bool splits_backward(const Layout& layout);

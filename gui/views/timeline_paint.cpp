@@ -48,6 +48,19 @@ void fill_box(QPainter& painter, const Theme& theme, const Box& box, const QRect
   }
 }
 
+void paint_arrow(QPainter& painter, QPointF from, QPointF to) {
+  constexpr double kHead = 7;
+  painter.drawLine(from, to);
+  const QLineF back(to, from);
+  if (back.length() < kHead) return;
+  for (const double turn : {-25.0, 25.0}) {
+    QLineF side = back;
+    side.setLength(kHead);
+    side.setAngle(back.angle() + turn);
+    painter.drawLine(side);
+  }
+}
+
 void paint_memory(QPainter& painter, const Frame& frame, const Theme& theme, const Simulation& simulation, double top,
                   double bottom, double capacity) {
   double highest = 1;

@@ -303,13 +303,18 @@ private:
                             (std::min(timeline_.end, frame.shown.right()) - std::max(0.0, frame.shown.left())) * scale,
                             frame.y(-0.08) - top));
     const int label = hovered_label() >= 0 ? hovered_label() : chosen_;
-    if (label >= 0)
+    if (label >= 0) {
       for (std::size_t s = 0; s < timeline_.stages.size(); ++s)
         for (const Span& span : timeline_.stages[s].passes) {
           if (span.label != label || span.end < frame.shown.left() || span.start > frame.shown.right()) continue;
           const QRectF box(frame.at(span.start, lane_top(s, -1)), frame.at(span.end, lane_bottom(s, -1)));
           painter.drawRect(box.width() < 3 ? box.adjusted(0, 0, 3 - box.width(), 0) : box);
         }
+      const auto middle = [&](std::size_t stage) { return (lane_top(stage, -1) + lane_bottom(stage, -1)) / 2; };
+      for (const Hop& hop : hops_of(timeline_, label))
+        if (hop.arrived >= frame.shown.left() && hop.left <= frame.shown.right())
+          paint_arrow(painter, frame.at(hop.left, middle(hop.from_stage)), frame.at(hop.arrived, middle(hop.to_stage)));
+    }
     if (ruler_) paint_ruler(painter, frame);
     if (const double now = session().moment(); now >= 0) {
       painter.setPen(QPen(theme().bad, 1.5));

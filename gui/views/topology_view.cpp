@@ -72,6 +72,18 @@ public:
       show_text();
       chart_->redraw_highlights();
     };
+    chart_->key_pressed = [this](int key) {
+      const int by = key == Qt::Key_Left    ? -1
+                     : key == Qt::Key_Right ? 1
+                     : key == Qt::Key_Up    ? -per_node_
+                     : key == Qt::Key_Down  ? per_node_
+                                            : 0;
+      if (by == 0 || !ready_) return false;
+      rank_ = std::clamp(std::max(rank_, 0) + by, 0, std::min(drawn_ * per_node_, mesh_.world()) - 1);
+      show_text();
+      chart_->redraw_highlights();
+      return true;
+    };
     chart_->hovered = [this](QPointF at) {
       hover_ = rank_at(at);
       chart_->redraw_highlights();
@@ -201,7 +213,7 @@ private:
   }
 
   void show_text() {
-    if (!ready_) return text_->clear();
+    if (!ready_ || rank_ < 0) return text_->clear();
     QString text = QStringLiteral("rank %1: node %2").arg(rank_).arg(rank_ / per_node_);
     for (std::size_t i = 0; i < kAxes.size(); ++i)
       text += QStringLiteral(", %1 %2").arg(QString::fromLatin1(kAxisNames[i])).arg(mesh_.coordinate(rank_, kAxes[i]));

@@ -65,6 +65,17 @@ void View::step_zoom(int by) {
   if (plot_) plot_->step_zoom(by);
 }
 
+QVariantMap View::kept() const {
+  QVariantMap all = state();
+  if (plot_) all[QStringLiteral("zoom")] = plot_->zoom_state();
+  return all;
+}
+
+void View::bring_back(const QVariantMap& kept) {
+  restore(kept);
+  if (plot_) plot_->restore_zoom(kept[QStringLiteral("zoom")].toList());
+}
+
 void View::set_theme(const Theme& theme) {
   if (plot_) plot_->set_theme(theme);
   theme_ = &theme;

@@ -47,7 +47,10 @@ public:
   [[nodiscard]] virtual bool busy() const { return false; } ///< a program runs for it
   void step_zoom(int by);                                   ///< -1: what the plot showed before, 1: after
   virtual void frame_selection() {}                         ///< shows the selection
-  /// What to bring back at the next start.
+  /// All that the next start brings back: `state` and the part of the plot that is shown.
+  [[nodiscard]] QVariantMap kept() const;
+  void bring_back(const QVariantMap& kept);
+  /// What is the view's own of it.
   [[nodiscard]] virtual QVariantMap state() const { return {}; }
   virtual void restore(const QVariantMap& /*state*/) {}
 

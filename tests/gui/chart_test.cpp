@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include <QApplication>
@@ -105,6 +107,34 @@ TEST_F(Charts, NewDataLeaveTheZoomAlone) {
   QWidget* plot = chart.focusProxy();
   QTest::keyClick(plot, Qt::Key_0);
   EXPECT_NEAR(chart.frame().shown.width(), 20, 1e-9);
+}
+
+TEST_F(Charts, TheNextStartShowsTheSamePartOfTheSameData) {
+  EXPECT_TRUE(chart.zoom_state().isEmpty());
+  chart.zoom(0.5, chart.frame().area.center() + QPointF(40, 0));
+  const QRectF shown = chart.frame().shown;
+  const QVariantList state = chart.zoom_state();
+
+  Chart next;
+  next.restore_zoom(state);
+  next.set_axes({}, {});
+  next.set_extent(0, 3, 0, 100); // rows that are still being read
+  EXPECT_EQ(next.frame().shown, QRectF(0, 0, 3, 100));
+  EXPECT_EQ(next.zoom_state(), state) << "closed before all were there";
+  next.set_extent(0, 10, 0, 100);
+  EXPECT_EQ(next.frame().shown, shown);
+  EXPECT_TRUE(next.zoomed());
+
+  Chart other;
+  other.restore_zoom(state);
+  other.set_axes({}, {});
+  other.set_extent(0, 20, 0, 100);
+  EXPECT_EQ(other.frame().shown, QRectF(0, 0, 20, 100)) << "other data are shown whole";
+  other.fit();
+  EXPECT_TRUE(other.zoom_state().isEmpty());
+  other.restore_zoom({1.0, 2.0, QStringLiteral("x")});
+  other.restore_zoom({0, 1, 0, 1, 5, 5, 0, std::numeric_limits<double>::infinity()});
+  EXPECT_TRUE(other.zoom_state().isEmpty()) << "what is no range";
 }
 
 TEST_F(Charts, TellsClicksFromDrags) {

@@ -69,6 +69,32 @@ TEST(Flow, FilterPinUndoExport) {
   EXPECT_TRUE(std::filesystem::exists(file));
 }
 
+TEST(Flow, ColumnsAreSortedAndHiddenByKeyboard) {
+  Window w;
+  w->session().open_study(test::small_document(), "open");
+  w->session().set_results(test::made_up_results(20));
+  w->session().select({0});
+  w->show_view("table");
+  auto* table = w->view("table")->findChild<QTableView*>();
+  ASSERT_NE(table, nullptr);
+  table->setCurrentIndex(table->model()->index(0, 1));
+  const QString title = table->model()->headerData(1, Qt::Horizontal).toString();
+  const int columns = table->model()->columnCount();
+  EXPECT_TRUE(w->commands().run("table.sort"));
+  ASSERT_EQ(w->session().edits().sort.size(), 1U);
+  table->setCurrentIndex(table->model()->index(0, 2));
+  EXPECT_TRUE(w->commands().run("table.add-to-sort"));
+  EXPECT_EQ(w->session().edits().sort.size(), 2U);
+  table->setCurrentIndex(table->model()->index(0, 1));
+  EXPECT_TRUE(w->commands().run("table.hide"));
+  EXPECT_EQ(table->model()->columnCount(), columns - 1);
+  EXPECT_TRUE(w->commands().run("edit.undo"));
+  EXPECT_EQ(table->model()->columnCount(), columns);
+  EXPECT_TRUE(w->commands().run("table.hide"));
+  EXPECT_TRUE(w->commands().run("table.reset-columns"));
+  EXPECT_EQ(table->model()->headerData(1, Qt::Horizontal).toString(), title);
+}
+
 TEST(Flow, ToolsAreGreyWhenThereIsNothingToDo) {
   Window w;
   const auto tool = [&](const char* id) { return w->findChild<QToolButton*>(QString::fromLatin1(id)); };

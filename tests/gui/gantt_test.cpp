@@ -5,6 +5,7 @@
 
 #include "gui/plot/gantt.h"
 #include "gui/views/parallel_data.h"
+#include "gui/views/timeline_data.h"
 
 namespace foretrain::gui {
 namespace {
@@ -25,6 +26,34 @@ TEST(LineDensity, CountsEveryLineInEveryColumn) {
   }
   EXPECT_EQ(counts[(kHeight - 1) * kWidth], 2U) << "two alike begin at the foot";
   EXPECT_EQ(counts[0], 1U) << "one at the head";
+}
+
+TEST(ParallelAxes, LogarithmicOnesSpreadFactorsEvenly) {
+  ParallelAxis axis;
+  axis.low = 1;
+  axis.high = 100;
+  axis.logarithmic = true;
+  EXPECT_DOUBLE_EQ(axis.place(10), 0.5);
+  EXPECT_DOUBLE_EQ(axis.value(0.5), 10);
+  axis.flipped = true;
+  EXPECT_DOUBLE_EQ(axis.place(100), 0);
+  EXPECT_DOUBLE_EQ(axis.value(axis.place(37)), 37);
+}
+
+TEST(Timeline, AMicroBatchHopsForwardThroughTheChunksAndBack) {
+  const auto pass = [](double start, PassKind kind, int micro_batch) {
+    return Span{start, start + 1, static_cast<int>(kind), micro_batch, 0};
+  };
+  Timeline timeline;
+  timeline.stages.resize(2); // two chunks each
+  timeline.stages[0].passes = {pass(0, PassKind::forward, 0), pass(1, PassKind::forward, 1),
+                               pass(4, PassKind::forward, 0), pass(10, PassKind::input, 0),
+                               pass(11, PassKind::weight, 0)};
+  timeline.stages[1].passes = {pass(2, PassKind::forward, 0), pass(6, PassKind::forward, 0),
+                               pass(8, PassKind::input, 0)};
+  const std::vector<Hop> hops = {{0, 1, 1, 2}, {1, 3, 0, 4}, {0, 5, 1, 6}, {1, 9, 0, 10}};
+  EXPECT_EQ(hops_of(timeline, 0), hops);
+  EXPECT_TRUE(hops_of(timeline, 1).empty());
 }
 
 std::vector<Span> even_lane(int count, double length, double gap) {

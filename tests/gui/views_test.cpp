@@ -10,6 +10,7 @@
 
 #include "gui/app/export.h"
 #include "gui/model/commands.h"
+#include "gui/plot/chart.h"
 #include "gui/views/table_model.h"
 #include "gui/views/view.h"
 #include "tests/gui/fixtures.h"
@@ -118,10 +119,34 @@ TEST_P(Views, AreDeletedWithTheFocus) {
 
 TEST_P(Views, BringTheirStateBack) {
   fill(50);
-  const QVariantMap state = view->state();
+  if (auto* plot = dynamic_cast<Chart*>(view->focusProxy())) {
+    view->flush();
+    plot->zoom(0.5, plot->frame().area.center());
+  }
+  const QVariantMap kept = view->kept();
   const auto other = GetParam().make({session, commands});
-  other->restore(state);
-  EXPECT_EQ(other->state(), state);
+  other->bring_back(kept);
+  EXPECT_EQ(other->kept(), kept);
+  other->flush();
+  EXPECT_EQ(other->kept(), kept) << "the same data: the same part of them";
+}
+
+TEST_P(Views, KeysWalkThroughWhatThePointerShows) {
+  const std::string id = GetParam().id;
+  if (id != "memory" && id != "topology" && id != "parallel") GTEST_SKIP() << "nothing to point at, or its own test";
+  fill(50);
+  view->resize(700, 400);
+  view->show();
+  auto* plot = dynamic_cast<Chart*>(view->focusProxy());
+  ASSERT_NE(plot, nullptr);
+  QTest::keyClick(plot->focusProxy(), Qt::Key_Right);
+  const QString first = plot->accessibleDescription();
+  QTest::keyClick(plot->focusProxy(), Qt::Key_Right);
+  EXPECT_NE(plot->accessibleDescription(), first);
+  QTest::keyClick(plot->focusProxy(), Qt::Key_Left);
+  EXPECT_EQ(plot->accessibleDescription(), first);
+  for (int i = 0; i < 100; ++i) QTest::keyClick(plot->focusProxy(), i % 2 == 0 ? Qt::Key_Left : Qt::Key_Down);
+  EXPECT_FALSE(plot->zoomed()) << "keys that walk do not move the plot";
 }
 
 TEST_P(Views, ExportTablesAndVectors) {
