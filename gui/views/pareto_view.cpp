@@ -31,9 +31,7 @@ public:
     y_ = add_choice(bar, "y", false);
     log_y_ = add_log(bar, QStringLiteral("Logarithmic y axis"));
     color_ = add_choice(bar, "colour", true);
-    size_ = add_choice(bar, "size", false);
-    size_->insertItem(0, QStringLiteral("the same"), QString());
-    size_->setCurrentIndex(0);
+    size_ = add_choice(bar, "size", false, QStringLiteral("the same"));
     bar->addStretch(1);
     layout->addLayout(bar);
     chart_ = add_chart(layout, QStringLiteral("Pareto plot"));
@@ -80,9 +78,11 @@ protected:
   }
 
 private:
-  QComboBox* add_choice(QHBoxLayout* bar, const char* name, bool texts) {
+  /// Fields with numbers, or with names of values as well; `none` comes first unless it is empty.
+  QComboBox* add_choice(QHBoxLayout* bar, const char* name, bool texts, const QString& none = {}) {
     auto* label = new QLabel(QString::fromLatin1(name), this);
     auto* box = new QComboBox(this);
+    if (!none.isEmpty()) box->addItem(none, QString());
     for (const Field& f : fields())
       if (f.kind == FieldKind::number || (texts && !f.values.empty()))
         box->addItem(text_of(title_with_unit(f)), text_of(f.id));

@@ -92,7 +92,9 @@ TEST(Flow, ColumnsAreSortedAndHiddenByKeyboard) {
   EXPECT_EQ(table->model()->columnCount(), columns);
   EXPECT_TRUE(w->commands().run("table.hide"));
   EXPECT_TRUE(w->commands().run("table.reset-columns"));
-  EXPECT_EQ(table->model()->headerData(1, Qt::Horizontal).toString(), title);
+  EXPECT_EQ(table->model()->columnCount(), columns);
+  EXPECT_TRUE(table->model()->headerData(1, Qt::Horizontal).toString().startsWith(title + QStringLiteral(" ")))
+      << "its place in the order follows";
 }
 
 TEST(Flow, ToolsAreGreyWhenThereIsNothingToDo) {
