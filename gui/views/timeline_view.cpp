@@ -57,6 +57,10 @@ public:
   }
 
 protected:
+  void resizeEvent(QResizeEvent* event) override {
+    View::resizeEvent(event);
+    if (!timeline_.stages.empty()) show_axes(); // there may be room for what stages wait
+  }
   void refresh(Changes changes) override {
     if ((changes & kMomentChanged) != 0) chart_->redraw_highlights();
     if ((changes & (kSelectionChanged | kRowsChanged | kDetailChanged)) == 0) return;
@@ -203,8 +207,14 @@ private:
     y.reversed = true;
     y.zooms = false;
     const std::size_t step = std::max<std::size_t>(1, timeline_.stages.size() / 20);
-    for (std::size_t i = 0; i < timeline_.stages.size(); i += step)
-      y.ticks.emplace_back(double(i) + 0.5, QStringLiteral("stage %1").arg(i));
+    const double row = double(chart_->height()) / (stages + kMemoryRows + kMap + 2);
+    for (std::size_t i = 0; i < timeline_.stages.size(); i += step) {
+      QString name = QStringLiteral("stage %1").arg(i);
+      if (const double idle = timeline_.stages[i].idle; row > 2.2 * fontMetrics().height())
+        name += QStringLiteral("\nidle %1, %2 %")
+                    .arg(text_of(short_seconds(idle)), text_of(short_number(idle / timeline_.end * 100)));
+      y.ticks.emplace_back(double(i) + 0.5, name);
+    }
     y.ticks.emplace_back(stages + kMemoryRows / 2 + 0.1, QStringLiteral("memory"));
     chart_->set_axes(x, y);
     chart_->set_extent(-timeline_.end * 0.005, timeline_.end * 1.01, -kMap - 0.15, stages + kMemoryRows + 0.2);
@@ -224,7 +234,6 @@ private:
       for (std::size_t lane = 0; lane < timeline_.lanes.size(); ++lane)
         paint_lane(painter, frame, timeline_.stages[s].beside[lane], lane_top(s, static_cast<int>(lane)),
                    lane_bottom(s, static_cast<int>(lane)), false);
-      paint_idle(painter, frame, s);
     }
     paint_memory(painter, frame, theme(), *detail_->simulation, memory_top(), memory_top() + kMemoryRows, capacity());
     paint_map(painter, frame);
@@ -259,23 +268,6 @@ private:
     const DeviceSpec& device = session().results().study.cluster.device;
     const auto bytes = device.usable_memory ? device.usable_memory : device.memory;
     return bytes ? double(bytes->value) : 0;
-  }
-
-  void paint_idle(QPainter& painter, const Frame& frame, std::size_t stage) const {
-    const double idle = timeline_.stages[stage].idle;
-    const QString text = QStringLiteral(" no compute %1 (%2 %)")
-                             .arg(QString::fromStdString(short_seconds(idle)),
-                                  QString::fromStdString(short_number(idle / timeline_.end * 100)));
-    const QFontMetricsF metrics(painter.font());
-    const double height = frame.y(double(stage) + 1) - frame.y(double(stage));
-    if (height < metrics.height() * 2) return;
-    const QRectF place(frame.area.right() - metrics.horizontalAdvance(text) - 6, frame.y(lane_top(stage, -1)) + 1,
-                       metrics.horizontalAdvance(text) + 4, metrics.height());
-    QColor back = theme().base;
-    back.setAlphaF(0.85F);
-    painter.fillRect(place, back);
-    painter.setPen(theme().text);
-    painter.drawText(place, Qt::AlignCenter, text);
   }
 
   /// The whole step above the lanes; the part that is shown is framed by the highlights.
