@@ -32,12 +32,35 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
   return va > 0 && vb > 0 ? (n * sab - sa * sb) / std::sqrt(va * vb) : 0;
 }
 
-std::vector<double> column_of(const Session& session, const Field& field) {
-  std::vector<double> column;
-  column.reserve(session.shown().size());
-  for (const int row : session.shown())
-    column.push_back(number_of(field, session.results().study, session.rows()[static_cast<std::size_t>(row)]));
-  return column;
+bool is_outcome_shown(const Field& field) {
+  return field.id == "step_time_s" || field.id == "memory_gib";
+}
+
+bool may_be_an_axis(const Field& field) {
+  return is_outcome_shown(field) || (!field.outcome && field.id != "recompute_detail" && field.id != "dp_shard" &&
+                                     field.id != "gpus" && field.id != "micro_batches");
+}
+
+struct Column {
+  const Field* field = nullptr;
+  std::vector<double> values; ///< of each shown row
+};
+
+/// Columns of all fields that may be axes. Rows are taken in turns of a few hundred, which stay in the cache while one
+/// field after the other is read.
+std::vector<Column> columns_of(const Session& session) {
+  constexpr std::size_t kTurn = 256;
+  std::vector<Column> columns;
+  for (const Field& field : fields())
+    if (may_be_an_axis(field)) columns.push_back({&field, {}});
+  const std::vector<int>& shown = session.shown();
+  for (Column& column : columns) column.values.reserve(shown.size());
+  for (std::size_t from = 0; from < shown.size(); from += kTurn)
+    for (Column& column : columns)
+      for (std::size_t i = from; i < std::min(from + kTurn, shown.size()); ++i)
+        column.values.push_back(
+            number_of(*column.field, session.results().study, session.rows()[static_cast<std::size_t>(shown[i])]));
+  return columns;
 }
 
 } // namespace
@@ -64,13 +87,13 @@ ParallelData parallel_data(const Session& session, const ParallelArrangement& ar
   };
   ParallelData data;
   std::vector<Entry> entries;
-  const std::vector<double> times = column_of(session, *find_field("step_time_s"));
-  for (const Field& field : fields()) {
-    const bool figure = field.id == "step_time_s" || field.id == "memory_gib";
-    if ((field.outcome && !figure) || field.id == "recompute_detail" || field.id == "dp_shard" || field.id == "gpus" ||
-        field.id == "micro_batches")
-      continue;
-    Entry entry{{&field, 0, 1, false, false, {}}, 0, column_of(session, field)};
+  std::vector<Column> columns = columns_of(session);
+  const std::vector<double> times = std::find_if(columns.begin(), columns.end(), [](const Column& c) {
+                                      return c.field->id == "step_time_s";
+                                    })->values;
+  for (Column& column : columns) {
+    const Field& field = *column.field;
+    Entry entry{{&field, 0, 1, false, false, {}}, 0, std::move(column.values)};
     double low = std::numeric_limits<double>::infinity();
     double high = -low;
     for (const double value : entry.column)
@@ -90,7 +113,7 @@ ParallelData parallel_data(const Session& session, const ParallelArrangement& ar
     entry.axis.high = high;
     entry.axis.flipped = among(arrangement.flipped, field.id);
     entry.axis.logarithmic = low > 0 && field.kind == FieldKind::number && among(arrangement.logarithmic, field.id);
-    entry.influence = figure ? -1 : std::abs(correlation(entry.column, times));
+    entry.influence = is_outcome_shown(field) ? -1 : std::abs(correlation(entry.column, times));
     entries.push_back(std::move(entry));
   }
   const auto place_in_order = [&](const Entry& e) {
