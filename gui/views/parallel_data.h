@@ -23,9 +23,11 @@ struct ParallelAxis {
 
 /// How the user has arranged the axes, by field id.
 struct ParallelArrangement {
-  std::vector<std::string> order;       ///< these come first; the rest as `parallel_data` has them
-  std::vector<std::string> flipped;     ///< run downwards
-  std::vector<std::string> logarithmic; ///< where all values are positive
+  std::vector<std::string> order;   ///< these come first; the rest as `parallel_data` has them
+  std::vector<std::string> flipped; ///< run downwards
+  /// Where all values are positive: degrees go by factors, and the slowest layouts take many times what the best take.
+  std::vector<std::string> logarithmic{"tp", "pp",           "cp",          "ep",     "etp",
+                                       "dp", "dp_replicate", "micro_batch", "chunks", "step_time_s"};
   bool operator==(const ParallelArrangement&) const = default;
 };
 

@@ -57,6 +57,7 @@ public:
             {"logarithmic", list(arrangement_.logarithmic)}};
   }
   void restore(const QVariantMap& state) override {
+    if (!state.contains("logarithmic")) return;
     arrangement_ = {ids(state["order"].toStringList()), ids(state["flipped"].toStringList()),
                     ids(state["logarithmic"].toStringList())};
   }

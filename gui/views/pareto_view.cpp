@@ -38,6 +38,7 @@ public:
     choose(x_, "step_time_s");
     choose(y_, "memory_gib");
     choose(color_, "pp");
+    log_x_->setChecked(true); // the slowest layouts take many times what the best take
     chart_->set_drag(Chart::Drag::box);
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_points(p, f); };
     chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_highlights(p, f); };
@@ -186,9 +187,22 @@ private:
       point.size = !size || !(size_high > size_low) || std::isnan(point.size)
                        ? 1
                        : std::sqrt(1 + 15 * (point.size - size_low) / (size_high - size_low));
+    find_few();
     show_axes(*x, *y, *color);
     chart_->redraw();
     chart_->redraw_highlights();
+  }
+
+  void find_few() {
+    constexpr std::size_t kFew = 8;
+    few_.clear();
+    for (const Point& point : points_) {
+      if (std::isnan(point.color)) continue;
+      const auto place = std::lower_bound(few_.begin(), few_.end(), point.color);
+      if (place != few_.end() && *place == point.color) continue;
+      few_.insert(place, point.color);
+      if (few_.size() > kFew) return few_.clear();
+    }
   }
 
   void show_axes(const Field& x, const Field& y, const Field& color) {
@@ -229,13 +243,8 @@ private:
 
   void show_legend(const Field& color) {
     std::vector<LegendEntry> entries;
-    std::vector<double> values;
-    for (const Point& point : points_)
-      if (!std::isnan(point.color) && std::find(values.begin(), values.end(), point.color) == values.end() &&
-          values.size() < 9)
-        values.push_back(point.color);
-    std::sort(values.begin(), values.end());
-    if (values.size() == 9) values = {color_low_, (color_low_ + color_high_) / 2, color_high_};
+    std::vector<double> values = few_;
+    if (values.empty() && color_high_ >= color_low_) values = {color_low_, (color_low_ + color_high_) / 2, color_high_};
     for (const double value : values) {
       const bool text = color.kind == FieldKind::text;
       const QString name =
@@ -249,8 +258,11 @@ private:
 
   [[nodiscard]] QColor shade(double value) const {
     if (std::isnan(value)) return theme().muted;
-    const double share = color_high_ > color_low_ ? (value - color_low_) / (color_high_ - color_low_) : 0.3;
-    return gradient(theme(), share);
+    if (few_.size() > 1) {
+      const auto place = std::lower_bound(few_.begin(), few_.end(), value) - few_.begin();
+      return gradient(theme(), double(place) / double(few_.size() - 1));
+    }
+    return gradient(theme(), color_high_ > color_low_ ? (value - color_low_) / (color_high_ - color_low_) : 0.3);
   }
 
   void paint_points(QPainter& painter, const Frame& frame) {
@@ -351,7 +363,8 @@ private:
   QToolButton* log_x_ = nullptr;
   QToolButton* log_y_ = nullptr;
   std::vector<Point> points_;
-  std::vector<int> front_; ///< rows, fastest first
+  std::vector<int> front_;  ///< rows, fastest first
+  std::vector<double> few_; ///< values of the colour, evenly apart in it, where there are at most eight
   double color_low_ = 0;
   double color_high_ = 1;
 };
