@@ -88,6 +88,7 @@ private:
       if (f.kind == FieldKind::number || (texts && !f.values.empty()))
         box->addItem(text_of(title_with_unit(f)), text_of(f.id));
     box->setAccessibleName(QString::fromLatin1(name));
+    box->setMinimumWidth(fontMetrics().averageCharWidth() * 10); // four of them fit between the docks
     label->setBuddy(box);
     connect(box, &QComboBox::currentIndexChanged, this, [this] {
       chart_->fit();

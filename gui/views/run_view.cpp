@@ -137,8 +137,8 @@ private:
     bar->addWidget(slurm_, 1);
     bar->addStretch(1);
     more_->setCheckable(true);
-    bar->addWidget(more_);
     bar->addWidget(start_);
+    slurm_->hide();
     layout->addLayout(bar);
     form_->hide();
     layout->addWidget(form_);
@@ -153,6 +153,7 @@ private:
     progress_->hide();
     second->addWidget(what_, 1);
     second->addWidget(progress_);
+    second->addWidget(more_);
     layout->addLayout(second);
     auto* splitter = new QSplitter(Qt::Horizontal, this);
     splitter->addWidget(chart_);

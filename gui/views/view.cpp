@@ -97,6 +97,7 @@ void View::paint_to(QPaintDevice& device, QSize size) {
     show();
   }
   flush();
+  resize(size); // what was hidden by now needs no room
   QApplication::processEvents(QEventLoop::ExcludeUserInputEvents);
   QPainter painter(&device);
   painter.fillRect(QRect(QPoint(0, 0), size), theme_->base);

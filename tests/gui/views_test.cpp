@@ -64,6 +64,19 @@ TEST_P(Views, PaintWithoutResultsAndSmall) {
   (void)picture({100, 80});
 }
 
+TEST_P(Views, FitBetweenTheDocksOfASmallWindow) {
+  fill(50);
+  view->show();
+  QApplication::processEvents();
+  EXPECT_LE(view->minimumSizeHint().width(), 560);
+  EXPECT_LE(view->minimumSizeHint().height(), 300);
+  if (view->minimumSizeHint().width() <= 560) return;
+  for (const QWidget* child : view->findChildren<QWidget*>(Qt::FindDirectChildrenOnly))
+    if (child->isVisible())
+      ADD_FAILURE() << child->metaObject()->className() << " " << child->accessibleName().toStdString() << " needs "
+                    << child->minimumSizeHint().width();
+}
+
 TEST_P(Views, PaintOneAndManyLayouts) {
   fill(1);
   EXPECT_TRUE(shows_something(picture({800, 500})));
