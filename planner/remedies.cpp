@@ -77,8 +77,8 @@ bool spare(Change& change, const Layout& base) {
 
 class Judge {
 public:
-  Judge(const Evaluator& evaluator, const RuleInput& input, Bytes capacity)
-      : worker_(evaluator.worker()), in_(input), capacity_(capacity) {}
+  Judge(Evaluator::Worker& worker, const RuleInput& input, Bytes capacity)
+      : worker_(worker), in_(input), capacity_(capacity) {}
 
   /// Seconds of the step; nothing when it is not legal or does not fit.
   [[nodiscard]] std::optional<double> seconds(const Change& change) {
@@ -90,7 +90,7 @@ public:
   }
 
 private:
-  Evaluator::Worker worker_;
+  Evaluator::Worker& worker_;
   const RuleInput& in_;
   Bytes capacity_;
 };
@@ -146,10 +146,15 @@ Rejection memory_rejection(std::string_view rule, const Evaluation& slots, Bytes
 }
 
 std::vector<std::string> remedies(const Evaluator& evaluator, const RuleInput& input) {
+  Evaluator::Worker worker = evaluator.worker();
+  return remedies(evaluator, worker, input);
+}
+
+std::vector<std::string> remedies(const Evaluator& evaluator, Evaluator::Worker& worker, const RuleInput& input) {
   constexpr std::size_t kMost = 3;
   const std::optional<Bytes> capacity = evaluator.capacity();
   if (!capacity) return {};
-  Judge judge(evaluator, input, *capacity);
+  Judge judge(worker, input, *capacity);
   std::vector<std::vector<Change>> lists = single_changes(input);
   std::vector<std::string> texts;
   for (const bool spared : {false, true}) {

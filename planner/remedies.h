@@ -24,5 +24,8 @@ inline constexpr std::string_view kActivations = "activations";
 /// ("micro_batch 1", "tp 4, dp 2", "recompute full"), the fastest first, then of several; else the fewest devices that
 /// would do ("16 devices: dp 8"). Empty: none of these does, or the device's memory is not known.
 [[nodiscard]] std::vector<std::string> remedies(const Evaluator& evaluator, const RuleInput& input);
+/// The same with a worker of `evaluator` that remembers what it has evaluated.
+[[nodiscard]] std::vector<std::string> remedies(const Evaluator& evaluator, Evaluator::Worker& worker,
+                                                const RuleInput& input);
 
 } // namespace foretrain

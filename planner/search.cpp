@@ -118,16 +118,21 @@ private:
     return list;
   }
 
-  /// What would fit, for the nearest of each way to miss for want of memory.
+  /// What would fit where memory is wanting.
   void mend(SearchResult& result) const {
-    constexpr int kMended = 4;
     const SearchContext& c = context_;
-    std::map<std::string, int> mended;
-    for (NearMiss& miss : result.near_misses) {
-      if (!is_memory(miss.rejection.rule) || ++mended[miss.rejection.rule] > kMended || c.stopped()) continue;
-      miss.rejection.nearest =
-          remedies(c.evaluator, {c.study.model, c.study.cluster, c.study.job, c.semantics, miss.layout, c.devices});
-    }
+    std::atomic<std::size_t> next{0};
+    const auto work = [&] {
+      Evaluator::Worker worker = c.evaluator.worker();
+      for (std::size_t i = next++; i < result.near_misses.size() && !c.stopped(); i = next++)
+        if (NearMiss& miss = result.near_misses[i]; is_memory(miss.rejection.rule))
+          miss.rejection.nearest = remedies(
+              c.evaluator, worker, {c.study.model, c.study.cluster, c.study.job, c.semantics, miss.layout, c.devices});
+    };
+    std::vector<std::thread> threads;
+    for (int i = 1; i < c.options.jobs; ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
   }
 
   SearchResult merge(std::vector<Share> shares) const {

@@ -56,8 +56,11 @@ TEST(Search, GivesTheSameForAnyNumberOfJobs) {
   ASSERT_EQ(a.kept.size(), b.kept.size());
   for (std::size_t i = 0; i < a.kept.size(); ++i) EXPECT_EQ(a.kept[i].layout, b.kept[i].layout) << i;
   ASSERT_EQ(a.near_misses.size(), b.near_misses.size());
-  for (std::size_t i = 0; i < a.near_misses.size(); ++i)
+  for (std::size_t i = 0; i < a.near_misses.size(); ++i) {
     EXPECT_EQ(a.near_misses[i].layout, b.near_misses[i].layout) << i;
+    EXPECT_EQ(a.near_misses[i].rejection.nearest, b.near_misses[i].rejection.nearest) << i;
+    EXPECT_FALSE(a.near_misses[i].rejection.nearest.empty()) << describe(a.near_misses[i].layout);
+  }
 }
 
 TEST(Search, ShowsTheBestSoFarWhileItRuns) {
