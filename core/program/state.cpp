@@ -79,6 +79,7 @@ StateWidths state_widths(const JobSpec& job, const Semantics& semantics, const S
 StateBytes& StateBytes::operator+=(const StateBytes& other) {
   parameters += other.parameters;
   gradients += other.gradients;
+  step_gradients += other.step_gradients;
   master += other.master;
   moments += other.moments;
   host += other.host;
@@ -106,6 +107,10 @@ StateBytes state_bytes(const Parameter& parameter, int shard, const JobSpec& job
   state.parameters = share(w.parameter, elements, sharding.kind == ShardingKind::parameters ? shard : 1);
   state.gradients =
       share(w.gradient, elements, splits_gradients ? shard : 1) + share(w.gradient_copy, elements, optimizer_parts);
+  // fp16's fp32 copy is made by the step and dropped after it (Megatron-LM megatron/core/optimizer/optimizer.py,
+  // _copy_model_grads_to_main_grads and zero_grad; deepspeedai/DeepSpeed runtime/zero/stage_1_and_2.py, step).
+  if (job.precision == Precision::fp16 && semantics.family != SemanticsFamily::foretrain)
+    state.step_gradients = share(w.gradient_copy, elements, optimizer_parts);
   state.master = share(w.master, elements, optimizer_parts);
   state.moments = share(moment_elements(job.optimizer.kind, parameter, job.optimizer.momentum) * moment_width(job),
                         elements, optimizer_parts);

@@ -24,7 +24,8 @@ struct StateWidths {
 /// State of parameters on one rank, sharding applied; bytes.
 struct StateBytes {
   Bytes parameters;
-  Bytes gradients;
+  Bytes gradients;      ///< `step_gradients` among them
+  Bytes step_gradients; ///< those that are there only while the step runs
   Bytes master;
   Bytes moments;
   Bytes host; ///< what lies on the host instead

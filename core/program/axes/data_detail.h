@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/program/axes/data.h"
+#include "core/program/state.h"
 
 /// Pieces that the files of data parallelism share.
 namespace foretrain::data::detail {
@@ -24,6 +25,8 @@ namespace foretrain::data::detail {
                                       bool expert);
 /// Parameters of all blocks of a stage.
 [[nodiscard]] Elements elements_of_role(const Program& program, const Role& role);
+/// State of all blocks of a stage.
+[[nodiscard]] StateBytes state_of_role(const LayerContext& context, const Program& program, const Role& role);
 /// Whether sharded parameters are freed after the forward.
 [[nodiscard]] bool reshards(const LayerContext& context);
 

@@ -35,16 +35,6 @@ Bytes dummy_weight_gradients(const LayerContext& c, const Program& program, cons
   return Bytes(bytes);
 }
 
-StateBytes state_of_role(const LayerContext& c, const Program& program, const Role& role) {
-  StateBytes state;
-  for (const Chunk& chunk : role.chunks)
-    for (const int index : chunk.blocks)
-      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
-        state += state_bytes(parameter, program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard),
-                             *c.job, *c.semantics, c.low, c.layout.sharding, c.layout.offload.optimizer);
-  return state;
-}
-
 /// Communicators that a rank of this layout opens.
 int communicators(const Mesh& mesh) {
   int count = 0;
@@ -65,6 +55,16 @@ Bytes workspace_of(const LayerContext& c, Bytes fitted) {
 
 } // namespace
 
+StateBytes detail::state_of_role(const LayerContext& c, const Program& program, const Role& role) {
+  StateBytes state;
+  for (const Chunk& chunk : role.chunks)
+    for (const int index : chunk.blocks)
+      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
+        state += state_bytes(parameter, program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard),
+                             *c.job, *c.semantics, c.low, c.layout.sharding, c.layout.offload.optimizer);
+  return state;
+}
+
 void add_persistent(const LayerContext& c, const Program& program, Role& role) {
   const Semantics& s = *c.semantics;
   const StateBytes state = state_of_role(c, program, role);
@@ -72,7 +72,7 @@ void add_persistent(const LayerContext& c, const Program& program, Role& role) {
     if (bytes.value > 0) role.persistent.push_back({std::move(name), part, bytes});
   };
   add("parameters", MemoryPart::parameters, state.parameters);
-  add("gradients", MemoryPart::gradients, state.gradients);
+  add("gradients", MemoryPart::gradients, state.gradients - state.step_gradients);
   add("master weights", MemoryPart::master, state.master);
   add("moments", MemoryPart::moments, state.moments);
   if (c.layout.sharding.kind == ShardingKind::parameters && !reshards(c)) {

@@ -107,14 +107,15 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   const auto mine =
       static_cast<double>(owned(total.trained_dense(), dense_parts) + owned(total.trained_expert(), expert_parts));
   const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
-  const Bytes piece = executor_piece(c, program, role);
+  const Bytes piece = executor_piece(c, program, role) + state_of_role(c, program, role).step_gradients;
   add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine), piece);
   if (mesh.world() > 1) {
     Op norm = transfer(Collective::all_reduce, Group::world, statistics_dtype(c), 1, Stream::gradients);
     norm.part = TimePart::optimizer;
     add(std::move(norm));
   }
-  add(step_compute(Segment::gradient_norm, TimePart::optimizer, 2 * gradient_width * mine)); // clip
+  add(step_compute(Segment::gradient_norm, TimePart::optimizer, 2 * gradient_width * mine), // clip
+      c.semantics->family == SemanticsFamily::foretrain ? Bytes(0) : piece);
   if (c.layout.offload.optimizer) {
     Op down = step_compute(Segment::none, TimePart::optimizer, 0);
     down.kind = OpKind::copy;
