@@ -4,7 +4,7 @@
 
 #include "core/base/text.h"
 #include "core/program/lower.h"
-#include "core/program/memory.h"
+#include "core/program/reserved.h"
 #include "core/program/schedules/schedule.h"
 #include "planner/evaluate_data.h"
 #include "planner/finish.h"
@@ -154,7 +154,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
 
   Plan plan{study.model, study.cluster, study.job, layout};
   const Program program = lower(plan, study.semantics);
-  for (const Role& role : program.roles) prediction.memory.push_back(stage_memory(program, role));
+  for (const Role& role : program.roles) prediction.memory.push_back(stage_memory_within(program, role, capacity()));
   finish_prediction(prediction, plan, study.semantics, capacity());
   return prediction;
 }

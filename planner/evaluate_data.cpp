@@ -37,7 +37,7 @@ void Evaluator::Worker::Data::select(const Layout& layout) {
   FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
   shape = ScheduleShape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
   blocking = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
-  layers = layers_per_chunk(study.model, layout);
+  layers = layers_per_chunk(study.model, layout, study.semantics);
   cache.select({&setting, &cache.mesh_of(setting), &layers, shape.micro_batches, split()});
   has_setting = false;
 }

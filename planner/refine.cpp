@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/program/lower.h"
-#include "core/program/memory.h"
+#include "core/program/reserved.h"
 #include "core/spec/intervals.h"
 #include "planner/finish.h"
 #include "planner/rules/rule.h"
@@ -53,7 +53,8 @@ Prediction from_simulation(const Evaluator& evaluator, const Plan& plan, const S
   base.step_time = run.step_time + Seconds(waiting) + host;
   base.time[static_cast<std::size_t>(TimePart::host)] += host;
   base.time[static_cast<std::size_t>(TimePart::other)] += Seconds(waiting);
-  for (const Role& role : program.roles) base.memory.push_back(stage_memory(program, role));
+  for (const Role& role : program.roles)
+    base.memory.push_back(stage_memory_within(program, role, evaluator.capacity()));
   finish_prediction(base, plan, semantics, evaluator.capacity());
   return base;
 }

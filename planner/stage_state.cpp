@@ -15,6 +15,11 @@ const StageState& StageCache::state(int stage) {
     key.push_back(l.cp);
     key.push_back(l.micro_batch);
   }
+  if (study_.semantics.keeps_logits) {
+    key.push_back(l.cp);
+    key.push_back(l.micro_batch);
+    key.push_back(view_.micro_batches > 1 ? 1 : 0);
+  }
   for (int index = 0; index < l.schedule.chunks; ++index) {
     const Kind kind = kind_of(view_, index * l.pp + stage);
     for (const int value : {kind.layers, kind.ends, kind.first}) key.push_back(value);
@@ -43,7 +48,8 @@ const std::vector<Parameter>& StageCache::parameters_of(const Base& base, const 
 
 StageState StageCache::build_state(const LayoutView& view, int stage) {
   Layout plain = *view.layout;
-  if (!study_.model.moe) plain.micro_batch = 1; // without experts nothing in it depends on the micro-batch
+  // Without experts and logits that stay nothing in it depends on the micro-batch.
+  if (!study_.model.moe && !study_.semantics.keeps_logits) plain.micro_batch = 1;
   plain.recompute = {};
   Program program;
   program.mesh = *view.mesh;

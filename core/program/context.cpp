@@ -93,7 +93,8 @@ LayerContext make_context(const ModelSpec& model, const JobSpec& job, const Sema
   c.split_backward = split_backward;
   c.deterministic = deterministic_attention(job, semantics, device);
   c.processors = device.multiprocessors.value_or(0);
-  c.batch_first = c.deterministic == DeterministicAttention::split && layout.micro_batch > 1;
+  const bool orders = semantics.orders_attention_output && job.attention == AttentionKernel::flash;
+  c.batch_first = (c.deterministic == DeterministicAttention::split || orders) && layout.micro_batch > 1;
   const std::array<std::string_view, 4> early = {"Volta", "Turing", "Ampere", "Ada"};
   c.large_workspaces = std::find(early.begin(), early.end(), device.architecture) == early.end();
   c.low = low_precision(job, semantics, device);

@@ -71,9 +71,10 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   const LayerContext context =
       make_context(plan.model, plan.job, semantics, layout, plan.cluster.device, program.split_backward);
   program.fragmentation = fragmentation_share(plan.model, plan.job, semantics, layout);
+  program.replays_allocator = semantics.replays_allocator && !plan.job.expandable_segments;
 
   const std::vector<LayerShape> shapes = layer_shapes(plan.model);
-  const std::vector<int> layers = layers_per_chunk(plan.model, layout);
+  const std::vector<int> layers = layers_per_chunk(plan.model, layout, semantics);
   BlockTable table(context, program.blocks);
   for (int stage = 0; stage < layout.pp; ++stage) {
     Role role;

@@ -278,8 +278,9 @@ struct Program {
   bool split_backward = false; ///< schedule uses I and W
   bool blocking_p2p = false;
   std::vector<Block> blocks;
-  std::vector<Role> roles;  ///< one per stage
-  double fragmentation = 0; ///< reserved = allocated * (1 + fragmentation)
+  std::vector<Role> roles;        ///< one per stage
+  double fragmentation = 0;       ///< reserved = allocated * (1 + fragmentation)
+  bool replays_allocator = false; ///< reserved memory by core/program/reserved.h instead
   bool operator==(const Program&) const = default;
 };
 

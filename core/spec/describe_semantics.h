@@ -63,6 +63,11 @@ template <> struct Described<Semantics> {
       optional("half_gradients_beside", &T::half_gradients_beside, "Gradients in bf16 stay beside those in fp32."),
       optional("head_weight_gradient_copy", &T::head_weight_gradient_copy,
                "The head's backward allocates a weight-sized gradient."),
+      optional("keeps_logits", &T::keeps_logits, "The loop still holds the logits of the micro-batch before."),
+      optional("value_in_mixed", &T::value_in_mixed,
+               "Values stay a view of the joint projection of queries, keys and values, which stays with them."),
+      optional("orders_attention_output", &T::orders_attention_output,
+               "With several sequences in a micro-batch attention's output stays in two orders."),
       optional("keeps_input_gradient", &T::keeps_input_gradient,
                "The previous micro-batch's input gradient stays with pp > 1."),
       optional("gathers_before_saving", &T::gathers_before_saving,
@@ -92,6 +97,9 @@ template <> struct Described<Semantics> {
       optional("cross_entropy", &T::cross_entropy, "Loss kernel where the job names none."),
       detail::bytes("context", &T::context, "Device context and kernels, outside the allocator."),
       detail::bytes("communicator", &T::communicator, "Per active communicator, outside the allocator."),
+      optional("replays_allocator", &T::replays_allocator,
+               "Reserved memory is what the caching allocator's rules make of the step's tensors, which eager autograd "
+               "makes one by one; else allocated times 1 + fragmentation."),
       detail::share("fragmentation", &T::fragmentation, "(reserved - allocated) / allocated."),
       detail::share("fragmentation_pp", &T::fragmentation_pp, "The same with pp > 1."),
       detail::share("fragmentation_moe", &T::fragmentation_moe, "The same for MoE models."),
@@ -101,6 +109,8 @@ template <> struct Described<Semantics> {
       detail::share("fragmentation_expandable", &T::fragmentation_expandable, "The same with expandable segments."),
       detail::elements("bucket_floor", &T::bucket_floor, "Elements of a gradient bucket, at least."),
       detail::elements("bucket_per_rank", &T::bucket_per_rank, "Elements of a gradient bucket per data-parallel rank."),
+      detail::elements("wide_bucket", &T::wide_bucket,
+                       "Elements reduced at once through an fp32 copy of them; 0 = not so."),
       optional("buckets_only_first_chunk", &T::buckets_only_first_chunk,
                "Stages and chunks after the first reduce one bucket after their backward."),
       detail::elements("reduce_bucket", &T::reduce_bucket, "Elements of the persistent reduce bucket; 0 = none."),
@@ -138,6 +148,8 @@ template <> struct Described<Semantics> {
       optional("interleaved_needs_even_layers", &T::interleaved_needs_even_layers,
                "Interleaving needs layers that divide evenly."),
       optional("uneven_stages", &T::uneven_stages, "Stages may have different numbers of layers."),
+      optional("ends_are_layers", &T::ends_are_layers,
+               "Embedding, final norm and head count as layers where stages are cut evenly."),
       optional("sources", &T::sources, "Key -> where its value comes from.")};
   static Result<void> check(const T& semantics, const Where& where) {
     const std::vector<std::string> kinds = Described<ScheduleChoice>::kinds();

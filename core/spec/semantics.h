@@ -51,6 +51,9 @@ struct Semantics {
   bool dummy_weight_gradients = false;    ///< one cached gradient per distinct weight shape (TransformerEngine)
   bool half_gradients_beside = false;     ///< bf16 gradients stay beside those in fp32 (DeepSpeed's BF16_Optimizer)
   bool head_weight_gradient_copy = false; ///< head backward allocates a weight-sized gradient
+  bool keeps_logits = false;              ///< the loop still holds the logits of the micro-batch before
+  bool value_in_mixed = false;            ///< values stay a view of the joint projection, which stays with them
+  bool orders_attention_output = false;   ///< with several sequences attention's output stays in two orders
   bool keeps_input_gradient = false;      ///< the previous micro-batch's input gradient stays referenced with pp > 1
   bool gathers_before_saving = false;     ///< sequence parallel: a linear layer keeps its gathered input
   std::vector<std::string> batch_first_when_deterministic; ///< device architectures where deterministic attention takes
@@ -72,6 +75,7 @@ struct Semantics {
   CrossEntropy cross_entropy = CrossEntropy::vocab_parallel;
   Bytes context{0};                ///< device context and kernels, outside the allocator
   Bytes communicator{0};           ///< per active communicator, outside the allocator
+  bool replays_allocator = false;  ///< reserved memory comes from the caching allocator's rules, not from a share
   double fragmentation = 0.04;     ///< (reserved - allocated) / allocated
   double fragmentation_pp = 0.065; ///< with pp > 1
   double fragmentation_moe = 0.06;
@@ -82,6 +86,7 @@ struct Semantics {
   // Gradient buckets (elements) and gathers
   std::int64_t bucket_floor = 40'000'000; ///< bucket = max(floor, per_rank * dp)
   std::int64_t bucket_per_rank = 1'000'000;
+  std::int64_t wide_bucket = 0;         ///< elements reduced at once through an fp32 copy of them; 0: not so
   bool buckets_only_first_chunk = true; ///< stages > 0 and chunks > 0 reduce one bucket after their backward
   std::int64_t reduce_bucket = 0;       ///< zero family: elements of the persistent reduce bucket, 0 = none
   std::int64_t gather_bucket = 0;
@@ -121,6 +126,7 @@ struct Semantics {
   bool pp_with_parameter_sharding = true;
   bool interleaved_needs_even_layers = true;
   bool uneven_stages = true;
+  bool ends_are_layers = false; ///< embedding, final norm and head count as layers where stages are cut evenly
 
   std::map<std::string, std::string> sources; ///< key -> where its value comes from
   bool operator==(const Semantics&) const = default;

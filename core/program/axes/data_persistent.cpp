@@ -6,6 +6,7 @@
 #include "core/base/check.h"
 #include "core/program/axes/data_detail.h"
 #include "core/program/axes/expert.h"
+#include "core/program/layers/ends.h"
 #include "core/program/state.h"
 
 namespace foretrain::data {
@@ -94,6 +95,11 @@ void add_persistent(const LayerContext& c, const Program& program, Role& role) {
   add("workspaces", MemoryPart::temporaries, workspace_of(c, has_head ? s.workspace_head : s.workspace));
   if (has_head && program.stages > 1 && s.keeps_input_gradient)
     add("input gradient of the micro-batch before", MemoryPart::temporaries, role.boundary);
+  if (has_head && s.keeps_logits && program.micro_batches > 1) {
+    const std::int64_t columns =
+        layers::cross_entropy_of(c) == CrossEntropy::gathered ? c.vocab_padded : c.vocab_padded / c.layout.tp;
+    add("logits of the micro-batch before", MemoryPart::logits, Bytes(c.width * c.tokens * columns));
+  }
   if (c.model->moe) {
     const double rows = static_cast<double>(expert::sizes_of(c).received * c.model->hidden * c.width);
     add("unexplained part of mixture-of-experts runs", MemoryPart::temporaries,

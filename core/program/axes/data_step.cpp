@@ -41,6 +41,22 @@ std::int64_t owned_replicated(const Program& program, const Role& role) {
   return elements;
 }
 
+/// Gradients of a bucket flattened, and their fp32 copy. A bucket ends with the tensor that takes it above the limit
+/// (Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py).
+Bytes wide_copies(const LayerContext& c, const Program& program, const Role& role) {
+  std::int64_t bucket = 0;
+  std::int64_t most = 0;
+  for (const Chunk& chunk : role.chunks)
+    for (const int index : chunk.blocks)
+      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters) {
+        if (parameter.frozen) continue;
+        bucket += parameter.local_elements();
+        most = std::max(most, bucket);
+        if (bucket > c.semantics->wide_bucket) bucket = 0;
+      }
+  return Bytes(most * (bits_of(gradient_dtype(c)) + bits_of(statistics_dtype(c))) / 8);
+}
+
 } // namespace
 
 Bytes executor_piece(const LayerContext& c, const Program& program, const Role& role) {
@@ -75,6 +91,7 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
         std::iota(positions.begin(), positions.end(), 0);
         temporary = std::max(temporary, reduction_temporary(c, program, chunk, positions, expert));
       }
+      if (s.wide_bucket > 0 && !expert) temporary = std::max(temporary, wide_copies(c, program, role));
       for (Op& op : reductions(c, mesh, expert ? total.trained_expert() : total.trained_dense(), expert))
         add(std::move(op), std::exchange(temporary, Bytes(0)));
     }

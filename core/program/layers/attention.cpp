@@ -84,7 +84,10 @@ private:
     const LayerContext& c = b.context();
     lead(b, norm_);
     const tensor::Entry entry = begin_column(b, qkv_, norm_.output, "norm1");
-    const int mixed = b.temporary("qkv", {c.tokens, qkv_.out});
+    const bool views = values_are_views(c);
+    const std::vector<std::int64_t> joint = {c.tokens, qkv_.out};
+    const int mixed = views ? b.activation("qkv", joint) : b.temporary("qkv", joint);
+    if (views) core_.v = mixed;
     const std::int64_t d = c.model->head_dim;
     std::int64_t kept = 0;
     if (keeps_output(c, KeptOutput::query)) kept += c.heads * d;
@@ -94,11 +97,19 @@ private:
     rope_forward(b, mixed);
   }
 
+  /// Values stay where the projection wrote them, unless batched products of several sequences need a copy.
+  [[nodiscard]] static bool values_are_views(const LayerContext& c) {
+    const bool copies = c.job->attention != AttentionKernel::flash && c.layout.micro_batch > 1;
+    return c.semantics->value_in_mixed && c.ulysses == 1 && !copies;
+  }
+
   /// Splits QKV and applies RoPE; with Ulysses the three go through one all-to-all.
   void rope_forward(BlockBuilder& b, int mixed) {
     const LayerContext& c = b.context();
     if (c.ulysses == 1) {
-      b.compute(Segment::rope, {mixed}, {core_.q, core_.k, core_.v}, {traffic(c, rope_bytes(c, true))});
+      std::vector<int> writes = {core_.q, core_.k};
+      if (core_.v != mixed) writes.push_back(core_.v);
+      b.compute(Segment::rope, {mixed}, std::move(writes), {traffic(c, rope_bytes(c, true))});
       return;
     }
     const std::int64_t d = c.model->head_dim;

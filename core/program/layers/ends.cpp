@@ -105,8 +105,13 @@ void Head::gathered_loss_forward(BlockBuilder& b) {
   const std::vector<std::int64_t> shape = {c.tokens, c.vocab_padded};
   gathered_ = logits_;
   if (c.tp_split) {
+    // torch.distributed.all_gather into a list: one flat tensor in the process group, its copies in the list, then the
+    // parts joined by columns.
+    const int parts = b.buffer("logits.parts", c.dtype, shape, MemoryPart::logits);
     gathered_ = b.buffer("logits.gathered", c.dtype, shape, MemoryPart::logits);
-    b.collective(Collective::all_gather, Group::tp, b.at(gathered_).bytes, {logits_}, {gathered_});
+    const Bytes whole = b.at(parts).bytes;
+    b.collective(Collective::all_gather, Group::tp, whole, {logits_}, {parts}).scratch = whole;
+    b.compute(Segment::loss, {parts}, {gathered_}, {traffic(c, 4 * width * elements)});
   }
   cast_ = b.buffer("loss.logits_fp32", DType::fp32, shape, MemoryPart::logits);
   softmax_ = b.buffer("loss.log_softmax", DType::fp32, shape, MemoryPart::logits);

@@ -188,5 +188,22 @@ TEST(DeterministicAttention, KeepsItsOutputInBothOrders) {
   EXPECT_EQ(layer_of(p, s).forward_memory.net.value, one);
 }
 
+// A joint projection that is split without a copy stays whole with the queries and keys made from it; several sequences
+// leave attention's output in two orders (Aleph-Alpha/scaling@78489292b core/nn/attention/attention.py).
+TEST(EagerOperators, ViewsAndOrdersKeepMore) {
+  Plan p = plan(llama3(5120, 40, 13824, 1, 40), 8, 2048, 64);
+  Semantics views = torchtitan();
+  views.value_in_mixed = true;
+  const auto kept = [&p](const Semantics& s) { return layer_of(p, s).forward_memory.net.value; };
+  constexpr std::int64_t kWidth = 2 * 2048 * 5120; // bytes of one tensor
+  EXPECT_EQ(kept(views) - kept(torchtitan()), 2 * kWidth);
+  p.layout.micro_batch = 2;
+  Semantics orders = torchtitan();
+  orders.orders_attention_output = true;
+  EXPECT_EQ(kept(orders) - kept(torchtitan()), 2 * kWidth); // one tensor of two sequences
+  p.job.attention = AttentionKernel::unfused;
+  EXPECT_EQ(kept(views), kept(torchtitan()));
+}
+
 } // namespace
 } // namespace foretrain

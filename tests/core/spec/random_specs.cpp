@@ -283,8 +283,10 @@ Semantics random_semantics(Random& random) {
   semantics.parameter = coin(random) ? DType::bf16 : DType::fp32;
   for (const auto flag :
        {&Semantics::full_gradient_buffer, &Semantics::master_weights, &Semantics::dummy_weight_gradients,
-        &Semantics::keeps_input_gradient, &Semantics::reshard_after_forward, &Semantics::tp_overlap,
-        &Semantics::kv_replication, &Semantics::tied_with_pp, &Semantics::sequence_parallel, &Semantics::uneven_stages})
+        &Semantics::keeps_input_gradient, &Semantics::keeps_logits, &Semantics::value_in_mixed,
+        &Semantics::orders_attention_output, &Semantics::replays_allocator, &Semantics::ends_are_layers,
+        &Semantics::reshard_after_forward, &Semantics::tp_overlap, &Semantics::kv_replication, &Semantics::tied_with_pp,
+        &Semantics::sequence_parallel, &Semantics::uneven_stages})
     semantics.*flag = coin(random);
   for (const auto size :
        {&Semantics::workspace_head, &Semantics::workspace, &Semantics::context, &Semantics::communicator})
