@@ -5,7 +5,7 @@
 # foretrain_device_library(nccl NCCL::NCCL)
 function(foretrain_device_library name library)
   set(target foretrain_${name})
-  add_library(${target} MODULE communicators/nccl/library.cpp communicators/nccl/link.cpp)
+  add_library(${target} MODULE communicators/nccl/events.cpp communicators/nccl/library.cpp communicators/nccl/link.cpp)
   target_link_libraries(${target} PRIVATE ${library} Threads::Threads foretrain_flags)
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME foretrain-${name}
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}" INSTALL_RPATH_USE_LINK_PATH TRUE)

@@ -52,13 +52,17 @@ void add(const Header& header) {
   if (header.account) raise(header.account->current, header.account->peak, header.bytes);
 }
 
+void subtract(const Header& header) {
+  if (!header.account || !header.account->apart) counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
+  if (header.account) header.account->current.fetch_sub(header.bytes, std::memory_order_relaxed);
+}
+
 void release(void* pointer) {
   if (!pointer) return;
   char* base = static_cast<char*>(pointer) - kHeader;
   Header header;
   std::memcpy(&header, base, sizeof header);
-  if (!header.account || !header.account->apart) counters().current.fetch_sub(header.bytes, std::memory_order_relaxed);
-  if (header.account) header.account->current.fetch_sub(header.bytes, std::memory_order_relaxed);
+  subtract(header);
   std::free(base); // NOLINT: of aligned_alloc
 }
 
@@ -99,6 +103,15 @@ void install_counting_allocator() {
 AllocatorCount allocator_count() {
   const Counters& c = counters();
   return {c.current.load(), c.peak.load(), c.allocations.load()};
+}
+
+std::shared_ptr<const void> book(std::int64_t bytes) {
+  const auto header = new Header{bytes, bound()};
+  add(*header);
+  return {header, [](const Header* booked) {
+            subtract(*booked);
+            delete booked;
+          }};
 }
 
 AccountScope::AccountScope(AllocatorAccount* account) : before_(std::exchange(bound(), account)) {}

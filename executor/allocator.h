@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace foretrain {
 
@@ -26,6 +27,10 @@ struct AllocatorAccount {
   bool apart = false; ///< a memory of its own (the host's, beside the device's): not in the process's count
   void restart_peak() { peak.store(current.load()); }
 };
+
+/// Counts bytes that another allocator took (pinned memory, say) as if they were a block that this thread took, until
+/// the last copy of what it returns is gone.
+[[nodiscard]] std::shared_ptr<const void> book(std::int64_t bytes);
 
 /// Binds the calling thread to an account, which must outlive every block taken meanwhile; null: to none.
 class AccountScope {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -31,6 +33,16 @@ public:
   [[nodiscard]] virtual std::unique_ptr<Transfer> start_receive(Group group, int peer, at::Tensor& tensor, int tag) = 0;
 
   virtual void barrier(Group group) = 0;
+
+  // Of devices that move data on queues of their own.
+  /// Starts the clock of transfers, at the place where the device's compute is; forgets those before.
+  virtual void start_clock() {}
+  /// Transfers issued since the clock was started.
+  [[nodiscard]] virtual std::int64_t issued() const { return 0; }
+  /// When each of them ran, once the device is done with all; empty: they are not timed.
+  [[nodiscard]] virtual std::vector<TransferTime> take_times() { return {}; }
+  /// Throws when a peer was lost since the last wait, so that what the device has received may be nothing.
+  virtual void check() {}
 };
 
 } // namespace foretrain

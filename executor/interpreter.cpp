@@ -8,7 +8,7 @@
 #include "core/base/check.h"
 #include "core/program/context.h"
 #include "executor/counter.h"
-#include "executor/kernels/kernels.h"
+#include "executor/kernels/tensor_kernels.h"
 #include "executor/tokens.h"
 
 namespace foretrain {
@@ -79,74 +79,61 @@ std::int64_t bytes_of(const Tensor& tensor) {
   return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
 }
 
-Rank::Rank(const Plan& plan, const Program& program, int rank, Communicator& communicator, RankOptions options)
+Rank::Rank(const Plan& plan, const Program& program, int rank, Device& device, Communicator& communicator,
+           RankOptions options)
     : plan_(plan), program_(program), rank_(rank),
-      role_(program.roles[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::pp))]),
+      role_(program.roles[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::pp))]), device_(device),
       communicator_(communicator), options_(std::move(options)),
       type_(scalar_type(activation_dtype(plan.job.precision))),
-      parameters_(plan, program, rank, options_.seed, type_,
-                  type_ == at::kBFloat16 ? scalar_type(plan.job.gradient) : type_),
-      host_{{}, {}, true}, optimizer_(plan.job.optimizer, options_.optimizer, parameters_,
+      parameters_(plan, program, rank, options_.seed,
+                  {type_, type_ == at::kBFloat16 ? scalar_type(plan.job.gradient) : type_, device.place()}),
+      host_{{}, {}, true}, optimizer_(plan.job.optimizer, options_.optimizer, parameters_, device,
                                       plan.layout.offload.optimizer ? &host_ : nullptr) {
   for (int member = 0; member < plan.layout.cp; ++member) positions_.push_back(token_positions(plan, member));
   const ModelSpec& m = plan.model;
   if (m.learned_positions == 0)
     turns_ = kernels::rope_turns(positions_[static_cast<std::size_t>(program.mesh.coordinate(rank, Axis::cp))],
                                  m.latent ? m.latent->qk_rope_head_dim : m.head_dim,
-                                 type_ == at::kDouble ? at::kDouble : at::kFloat);
-}
-
-double Rank::now() const {
-  return seconds() - origin_;
-}
-
-void Rank::begin(OpPlace place) {
-  place_ = std::move(place);
-  if (options_.progress)
-    options_.progress->store((static_cast<std::int64_t>(step_) << 32) + static_cast<std::int64_t>(record_.ops.size()),
-                             std::memory_order_relaxed);
-  moved_ = 0;
-  started_ = now();
-}
-
-void Rank::finish() {
-  record_.ops.push_back({place_, moved_, started_, now()});
+                                 type_ == at::kDouble ? at::kDouble : at::kFloat)
+                 .to(device_.place());
 }
 
 Result<StepRecord> Rank::step(int index) {
   const c10::NoGradGuard no_gradients;
   step_ = index;
-  origin_ = seconds();
+  const double origin = seconds();
   record_ = StepRecord{};
   record_.step = index;
   record_.rank = rank_;
   record_.began = wall_seconds();
   norm_taken_ = false;
+  norm_.reset();
   loss_ = 0;
   contexts_.clear();
+  marks_.clear();
   if (options_.take_peak) (void)options_.take_peak();
+  if (options_.take_reserved) (void)options_.take_reserved();
   host_.restart_peak();
   try {
+    device_.start_clock();
+    communicator_.start_clock();
     for (int i = 0; i < static_cast<int>(role_.instructions.size()); ++i) {
       run(i);
       if (options_.take_peak) record_.peaks.push_back(options_.take_peak());
     }
+    device_.synchronize();
+    record_.seconds = seconds() - origin;
+    communicator_.check(); // a peer that was lost meanwhile: what the device has is not to be believed
+    read_times();
+    read_results();
   } catch (const std::exception& error) {
+    const char* behind =
+        device_.queues() ? " (the last op that was issued; the device may have been at one before)" : "";
     return fail_environment("rank " + std::to_string(rank_) + ", step " + std::to_string(index),
-                            to_string(place_) + ": " + error.what());
+                            to_string(place_) + behind + ": " + error.what());
   }
-  const double tokens = static_cast<double>(plan_.job.global_batch) * plan_.job.sequence_length;
-  double mtp_loss = 0;
-  for (const auto& [micro_batch, context] : contexts_) {
-    loss_ += context.loss;
-    mtp_loss += context.mtp_loss;
-  }
-  // All ranks of a tensor-parallel group know the same loss; one of them reports it.
-  const bool reports = program_.mesh.coordinate(rank_, Axis::tp) == 0;
-  record_.loss = reports ? loss_ / tokens : 0;
-  if (plan_.model.mtp_layers > 0) record_.mtp_loss = reports ? mtp_loss / tokens : 0;
-  record_.seconds = now();
   if (!record_.peaks.empty()) record_.peak_bytes = *std::max_element(record_.peaks.begin(), record_.peaks.end());
+  if (options_.take_reserved) record_.peak_reserved_bytes = options_.take_reserved();
   if (options_.take_peak && plan_.layout.offload.optimizer) record_.host_peak_bytes = host_.peak.load();
   for (const auto& [key, states] : states_)
     for (const BlockState& state : states)
@@ -199,7 +186,7 @@ void Rank::start_receive(const Instruction& instruction) {
   Moving moving;
   const std::int64_t rows =
       role_.boundary.value / static_cast<std::int64_t>(at::elementSize(type_)) / plan_.model.hidden;
-  moving.tensor = at::empty({rows, plan_.model.hidden}, type_);
+  moving.tensor = at::empty({rows, plan_.model.hidden}, options_of(type_));
   moving.transfer = communicator_.start_receive(Group::pp, peer, moving.tensor, tag(instruction, false));
   moved_ = bytes_of(moving.tensor);
   incoming_[Key{instruction.pass != Pass::forward, instruction.chunk, instruction.micro_batch}] = std::move(moving);
@@ -242,15 +229,15 @@ SegmentContext& Rank::context_of(int micro_batch) {
   context.positions = &positions_;
   context.forced_routing = options_.forced_routing;
   context.turns = turns_;
+  context.kernel_set = &device_.kernels();
   const std::vector<std::int64_t>& own = positions_[static_cast<std::size_t>(context.cp_index)];
   const auto held = static_cast<std::int64_t>(own.size()); // tokens of a sequence on this rank
   context.tokens = held * layout.micro_batch;
   context.sequence_parallel = layout.sequence_parallel && layout.tp > 1;
   context.loss_scale = 1 / (static_cast<double>(plan_.job.global_batch) * static_cast<double>(length));
-  context.ids = at::empty({context.tokens}, at::kLong);
-  context.targets = at::empty({context.tokens}, at::kLong);
-  const bool later = plan_.model.mtp_layers > 0;
-  if (later) context.mtp_targets = at::empty({context.tokens}, at::kLong);
+  std::vector<std::int64_t> ids;
+  std::vector<std::int64_t> targets;
+  std::vector<std::int64_t> later; ///< of multi-token prediction
   // The global batch is the same set of sequences in every layout.
   const std::int64_t replica = program_.mesh.coordinate(rank_, Axis::dp);
   const std::int64_t first =
@@ -262,14 +249,15 @@ SegmentContext& Rank::context_of(int micro_batch) {
                                                  : counter::tokens(options_.seed, first + i, length, plan_.model.vocab);
     for (std::int64_t row = 0; row < held; ++row) {
       const auto position = static_cast<std::size_t>(own[static_cast<std::size_t>(row)]);
-      context.ids.data_ptr<std::int64_t>()[i * held + row] = tokens[position];
-      context.targets.data_ptr<std::int64_t>()[i * held + row] = tokens[position + 1];
+      ids.push_back(tokens[position]);
+      targets.push_back(tokens[position + 1]);
       // The last token's second successor is not of this sequence (arXiv:2412.19437, eq. 24).
-      if (later)
-        context.mtp_targets.data_ptr<std::int64_t>()[i * held + row] =
-            position + 2 < tokens.size() ? tokens[position + 2] : kernels::kNoTarget;
+      later.push_back(position + 2 < tokens.size() ? tokens[position + 2] : kernels::kNoTarget);
     }
   }
+  context.ids = kernels::tensors::placed(ids, device_.place());
+  context.targets = kernels::tensors::placed(targets, device_.place());
+  if (plan_.model.mtp_layers > 0) context.mtp_targets = kernels::tensors::placed(later, device_.place());
   return contexts_.emplace(micro_batch, std::move(context)).first->second;
 }
 
@@ -358,7 +346,7 @@ void Rank::run_block_op(const Op& op, BlockState& state) {
     const Buffer& buffer = state.block->buffers[static_cast<std::size_t>(index)];
     std::vector<std::int64_t> shape = buffer.shape;
     if (plan_.model.moe && !shape.empty()) shape.front() = rows_of(buffer, state.routing[layer_of(buffer, state)]);
-    state.buffers[static_cast<std::size_t>(index)] = at::empty(shape, scalar_type(buffer.dtype));
+    state.buffers[static_cast<std::size_t>(index)] = at::empty(shape, options_of(scalar_type(buffer.dtype)));
   }
   SegmentContext& context = context_of(place_.micro_batch); // made here, so that its tokens are no part of the op
   if (options_.around_op) options_.around_op(op, true);

@@ -10,6 +10,7 @@
 #include "core/base/result.h"
 #include "executor/allocator.h"
 #include "executor/communicator.h"
+#include "executor/device.h"
 #include "executor/optimizer.h"
 #include "executor/record.h"
 #include "executor/segments.h"
@@ -33,15 +34,20 @@ struct RankOptions {
   std::function<std::vector<std::int64_t>(std::int64_t sequence, std::int64_t count)> tokens;
   /// Highest bytes of the allocator since the last call; empty: not counted.
   std::function<std::int64_t()> take_peak;
+  /// The same of what a device's allocator has from its driver; empty: nothing has.
+  std::function<std::int64_t()> take_reserved;
 };
 
 /// One rank that interprets a Program: its weights, optimizer and buffers, and nothing that another rank could see.
 /// Transfers are waited for at their place in the issue order, except those between stages, which are started and
-/// waited for as the Program says.
+/// waited for as the Program says. On a device that queues, waits are the device's: the host issues the whole step and
+/// waits at its end (and where rows of experts are counted).
 class Rank {
 public:
-  /// `plan`, `program` and `communicator` outlive the rank; `check_runnable` found nothing.
-  Rank(const Plan& plan, const Program& program, int rank, Communicator& communicator, RankOptions options);
+  /// `plan`, `program`, `device` and `communicator` outlive the rank; `check_runnable` found nothing. `device`: entered
+  /// by the calling thread, which is the one that steps.
+  Rank(const Plan& plan, const Program& program, int rank, Device& device, Communicator& communicator,
+       RankOptions options);
 
   /// One optimizer step; steps count from 0 (or from where a checkpoint was read) and must be asked for in order.
   /// Error: a peer is gone, named with the op.
@@ -88,14 +94,19 @@ private:
   void gradient_norm();
 
   [[nodiscard]] int tag(const Instruction& instruction, bool sends) const;
+  [[nodiscard]] at::TensorOptions options_of(at::ScalarType type) const {
+    return at::TensorOptions(type).device(device_.place());
+  }
   void begin(OpPlace place);
   void finish();
-  [[nodiscard]] double now() const;
+  void read_times();
+  void read_results();
 
   const Plan& plan_;
   const Program& program_;
   int rank_;
   const Role& role_;
+  Device& device_;
   Communicator& communicator_;
   RankOptions options_;
   at::ScalarType type_;
@@ -106,13 +117,20 @@ private:
   at::Tensor turns_;                                 ///< cosines and sines of this rank's positions
 
   // State of the step in progress.
+  struct OpMarks { ///< of an op: places of the device's clock, transfers that it issued
+    int begin = 0;
+    int end = 0;
+    std::int64_t first_transfer = 0;
+    std::int64_t end_transfer = 0;
+  };
   int step_ = 0;
-  double origin_ = 0;
   StepRecord record_;
-  OpPlace place_; ///< of the op in progress
-  double started_ = 0;
+  std::vector<OpMarks> marks_;                                    ///< of the record's ops
+  OpPlace place_;                                                 ///< of the op in progress
+  OpMarks started_;                                               ///< the same
   std::int64_t moved_ = 0;                                        ///< bytes of the op in progress
   at::Tensor squares_;                                            ///< sum of squared gradients, then over the world
+  at::Tensor norm_;                                               ///< on a device that queues: read after the step
   bool norm_taken_ = false;                                       ///< the next gradient_norm op clips
   std::map<std::pair<int, int>, std::vector<BlockState>> states_; ///< per chunk and micro-batch in flight
   std::map<Key, Moving> incoming_;

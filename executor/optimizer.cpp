@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 namespace foretrain {
 namespace {
@@ -14,17 +15,20 @@ bool is_half(at::ScalarType type) {
 } // namespace
 
 Optimizer::Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters,
-                     AllocatorAccount* host)
-    : choice_(choice), options_(options), host_(host) {
+                     Device& device, AllocatorAccount* host)
+    : choice_(choice), options_(options), device_(device), host_(host) {
   std::optional<AccountScope> scope;
   if (host_) scope.emplace(host_);
   for (const ParameterEntry& entry : parameters.entries()) {
     const bool half = is_half(entry.owned_weight.scalar_type());
     rounds_ = rounds_ || half;
     const auto type = half ? at::kFloat : entry.owned_weight.scalar_type();
-    const auto zeros = [&] { return at::zeros({entry.owned_count}, type); };
+    const auto zeros = [&] {
+      return host_ ? device.host_memory(entry.owned_count, type).zero_()
+                   : at::zeros({entry.owned_count}, entry.owned_weight.options().dtype(type));
+    };
     if (host_)
-      master_.push_back(entry.owned_weight.to(type, false, true));
+      master_.push_back(device.host_memory(entry.owned_count, type).copy_(entry.owned_weight));
     else if (half)
       master_.push_back(entry.owned_weight.to(type));
     if (choice_.kind != OptimizerKind::sgd || choice_.momentum) first_.push_back(zeros());
@@ -73,19 +77,23 @@ void Optimizer::take_weights(const ParameterTable& parameters) {
 }
 
 std::int64_t Optimizer::copy(ParameterTable& parameters) {
-  const bool weights = !gradients_.empty();
+  const bool weights = std::exchange(has_gradients_, !has_gradients_);
+  const bool pinned = device_.queues(); // taken once: pinning takes longer than copying
   const AccountScope scope(host_);
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
     const ParameterEntry& entry = parameters.entries()[i];
     at::Tensor part = weights ? entry.owned_weight : entry.owned_gradient;
     bytes += part.numel() * static_cast<std::int64_t>(part.element_size());
-    if (weights)
+    if (weights) {
       part.copy_(master_[i]);
-    else
-      gradients_.push_back(part.clone());
+      continue;
+    }
+    if (gradients_.size() == i) gradients_.push_back(device_.host_memory(part.numel(), part.scalar_type()));
+    gradients_[i].copy_(part, /*non_blocking=*/true);
   }
-  if (weights) gradients_.clear();
+  if (!weights) device_.synchronize(); // the host goes on with them
+  if (weights && !pinned) gradients_.clear();
   return bytes;
 }
 
@@ -96,8 +104,9 @@ void Optimizer::step(ParameterTable& parameters) {
   for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
     const ParameterEntry& entry = parameters.entries()[i];
     const bool decays = entry.spec->shape.size() > 1;
-    for (std::int64_t done = 0; done < entry.owned_count; done += kOptimizerChunk) {
-      const std::int64_t count = std::min(kOptimizerChunk, entry.owned_count - done);
+    const std::int64_t chunk = host_ ? kOptimizerChunk : device_.chunk();
+    for (std::int64_t done = 0; done < entry.owned_count; done += chunk) {
+      const std::int64_t count = std::min(chunk, entry.owned_count - done);
       const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, done, count); };
       at::Tensor weight = part(master_.empty() ? entry.owned_weight : master_[i]);
       at::Tensor gradient = part(host_ ? gradients_[i] : entry.owned_gradient);

@@ -4,11 +4,12 @@
 
 #include "core/spec/job.h"
 #include "executor/allocator.h"
+#include "executor/device.h"
 #include "executor/parameters.h"
 
 namespace foretrain {
 
-/// Elements updated at a time, so that temporaries stay small.
+/// Elements updated at a time on the host, so that temporaries stay small.
 inline constexpr std::int64_t kOptimizerChunk = 1 << 16;
 
 struct OptimizerOptions {
@@ -27,9 +28,9 @@ struct OptimizerOptions {
 /// rank's. A step is then three ops: gradients to the host, the step, weights back.
 class Optimizer {
 public:
-  /// `host`: null where the state lies beside the parameters; outlives the optimizer.
+  /// `device`: has the parameters. `host`: null where the state lies beside them. Both outlive the optimizer.
   Optimizer(const OptimizerChoice& choice, const OptimizerOptions& options, const ParameterTable& parameters,
-            AllocatorAccount* host = nullptr);
+            Device& device, AllocatorAccount* host = nullptr);
   void step(ParameterTable& parameters);
   /// On the host alone: gradients come the first time in a step, weights go back the second time. Returns the bytes
   /// moved.
@@ -58,8 +59,10 @@ private:
   std::vector<at::Tensor> second_; ///< adamw only
   std::vector<at::Tensor> master_; ///< half precision, or on the host
   bool rounds_ = false;            ///< the model's weights are rounded
+  Device& device_;
   AllocatorAccount* host_;
-  std::vector<at::Tensor> gradients_; ///< on the host, between the two copies
+  std::vector<at::Tensor> gradients_; ///< on the host, between the two copies (pinned memory: from the first one on)
+  bool has_gradients_ = false;        ///< the next copy is that of weights
 };
 
 } // namespace foretrain

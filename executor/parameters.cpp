@@ -32,8 +32,8 @@ SlicePlace slice_place(const Plan& plan, const Mesh& mesh, int rank) {
 }
 
 ParameterTable::ParameterTable(const Plan& plan, const Program& program, int rank, std::uint64_t seed,
-                               at::ScalarType weights, at::ScalarType gradients)
-    : weight_type_(weights), gradient_type_(gradients) {
+                               const Storage& storage)
+    : storage_(storage) {
   const Mesh& mesh = program.mesh;
   const Role& role = program.roles[static_cast<std::size_t>(mesh.coordinate(rank, Axis::pp))];
   const ShardingKind sharding = plan.layout.sharding.kind;
@@ -76,8 +76,8 @@ ParameterTable::ParameterTable(const Plan& plan, const Program& program, int ran
       specs_.back().push_back(&block);
     }
   }
-  weights_ = at::zeros({weight_total}, weights);
-  gradients_ = at::zeros({gradient_total}, gradients);
+  weights_ = at::zeros({weight_total}, at::TensorOptions(storage.weights).device(storage.device));
+  gradients_ = at::zeros({gradient_total}, at::TensorOptions(storage.gradients).device(storage.device));
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     bind(i);
     fill(i, plan, program, rank, seed);
@@ -114,7 +114,8 @@ void ParameterTable::fill(std::size_t index, const Plan& plan, const Program& pr
   ParameterEntry& entry = entries_[index];
   const Slice slice = slice_of(*entry.spec, plan.model, slice_place(plan, program.mesh, rank));
   std::vector<double> values = initial_values(entry.name, *entry.spec, slice, plan.model, seed);
-  const at::Tensor all = at::from_blob(values.data(), {entry.elements}, at::kDouble);
+  at::Tensor all = at::from_blob(values.data(), {entry.elements}, at::kDouble);
+  if (!storage_.device.is_cpu()) all = all.to(storage_.weights); // rounded where every layout rounds
   if (places_[index].weight_apart)
     entry.owned_weight.copy_(all.narrow(0, entry.owned_first, entry.owned_count));
   else
@@ -248,7 +249,7 @@ void ParameterTable::open_weights(int chunk, int position) {
     const auto is_open = [&](const OpenWeight& open) { return open.chunk == chunk && open.position == position; };
     std::vector<OpenWeight>& blocks = place.weight_blocks;
     if (!place.weight_apart || std::any_of(blocks.begin(), blocks.end(), is_open)) continue;
-    blocks.push_back({chunk, position, at::empty({place.part * place.shards}, weight_type_)});
+    blocks.push_back({chunk, position, at::empty({place.part * place.shards}, weights_.options())});
     bind_open_weight(i);
   }
 }
@@ -277,7 +278,7 @@ void ParameterTable::open_gradients(int chunk, int position, Pass pass) {
   for (const std::size_t i : written(chunk, position, pass)) {
     Place& place = places_[i];
     if (!place.gradient_apart) continue;
-    place.gradient_block = at::zeros({place.part * place.shards}, gradient_type_);
+    place.gradient_block = at::zeros({place.part * place.shards}, gradients_.options());
     entries_[i].gradient = place.gradient_block.narrow(0, 0, entries_[i].elements).view(entries_[i].spec->local);
   }
 }
@@ -299,6 +300,10 @@ void ParameterTable::zero_gradients() {
 
 void ParameterTable::scale_gradients(double factor) {
   gradients_.mul_(factor);
+}
+
+void ParameterTable::scale_gradients(const at::Tensor& factor) {
+  gradients_.mul_(factor.to(gradients_.scalar_type()));
 }
 
 } // namespace foretrain

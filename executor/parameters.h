@@ -31,9 +31,13 @@ struct ParameterEntry {
 /// A parameter's storage is padded to a multiple of its ranks: collectives work in place.
 class ParameterTable {
 public:
-  /// Allocates and fills with the initial values of `seed`.
-  ParameterTable(const Plan& plan, const Program& program, int rank, std::uint64_t seed, at::ScalarType weights,
-                 at::ScalarType gradients);
+  struct Storage {
+    at::ScalarType weights = at::kDouble;
+    at::ScalarType gradients = at::kDouble;
+    at::Device device = at::kCPU;
+  };
+  /// Allocates and fills with the initial values of `seed`: computed on the host, the same bits on every device.
+  ParameterTable(const Plan& plan, const Program& program, int rank, std::uint64_t seed, const Storage& storage);
 
   [[nodiscard]] std::vector<ParameterEntry>& entries() { return entries_; }
   [[nodiscard]] const std::vector<ParameterEntry>& entries() const { return entries_; }
@@ -68,7 +72,9 @@ public:
 
   void zero_gradients();
   void scale_gradients(double factor);
-  [[nodiscard]] at::ScalarType gradient_type() const { return gradient_type_; }
+  /// By a number that is where the gradients are: [1].
+  void scale_gradients(const at::Tensor& factor);
+  [[nodiscard]] at::ScalarType gradient_type() const { return storage_.gradients; }
 
 private:
   struct OpenWeight {
@@ -104,8 +110,7 @@ private:
 
   bool gathers_ = false; ///< each block has weights of its own for a while
   bool reduces_ = false; ///< and gradients
-  at::ScalarType weight_type_;
-  at::ScalarType gradient_type_;
+  Storage storage_;
   at::Tensor weights_;   ///< whole tensors, or this rank's parts
   at::Tensor gradients_; ///< the same
   std::vector<ParameterEntry> entries_;

@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 #include <functional>
+#include <string>
+#include <utility>
 
 #include "executor/run.h"
 
@@ -21,45 +23,85 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+int repetitions_of(std::int64_t bytes) {
+  return std::clamp(static_cast<int>(kWork / std::max<std::int64_t>(bytes, 1)), kFewest, kMost);
+}
+
 /// Mean of many in a row, after one that is not measured.
-double time_of(Communicator& communicator, std::int64_t bytes, const std::function<void()>& run) {
-  const auto repetitions = std::clamp(static_cast<int>(kWork / std::max<std::int64_t>(bytes, 1)), kFewest, kMost);
+double time_of(Device& device, std::int64_t bytes, const std::function<void()>& run,
+               const std::function<void()>& meet) {
+  const int repetitions = repetitions_of(bytes);
   run();
-  communicator.barrier(Group::tp);
+  device.synchronize();
+  meet();
   const double start = seconds();
   for (int i = 0; i < repetitions; ++i) run();
+  device.synchronize();
   return (seconds() - start) / repetitions;
+}
+
+Json line_of(const std::string& kind, int ranks, std::int64_t bytes, double each) {
+  return Json{{"probe", kind}, {"ranks", ranks}, {"bytes", bytes}, {"seconds", each}};
+}
+
+Result<void> probe_collectives(Device& device, Communicator& communicator, int size, bool writes,
+                               const std::filesystem::path& out) {
+  for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= kStep) {
+    const std::int64_t rows = bytes / 4 / size * size;
+    const auto floats = at::TensorOptions(at::kFloat).device(device.place());
+    at::Tensor whole = at::ones({rows}, floats);
+    at::Tensor share = at::ones({rows / size}, floats);
+    const std::array<std::pair<const char*, std::function<void()>>, 3> kinds = {
+        {{"all-reduce", [&] { communicator.all_reduce(Group::tp, whole, Communicator::Reduction::maximum); }},
+         {"all-gather", [&] { communicator.all_gather(Group::tp, share, whole); }},
+         {"reduce-scatter", [&] { communicator.reduce_scatter(Group::tp, whole, share); }}}};
+    for (const auto& [kind, run] : kinds) {
+      const double each = time_of(device, bytes, run, [&] { communicator.barrier(Group::tp); });
+      communicator.check();
+      if (!writes) continue;
+      if (auto written = append_line(out, line_of(kind, size, rows * 4, each)); !written) return written;
+      share.fill_(1); // sums of sums would overflow in the end
+    }
+  }
+  return {};
+}
+
+/// What an op costs that does nothing, and copies over sizes.
+Result<void> probe_device(Device& device, const std::filesystem::path& out) {
+  const auto floats = at::TensorOptions(at::kFloat).device(device.place());
+  at::Tensor one = at::ones({1}, floats);
+  const auto nothing = [] {};
+  const double launch = time_of(
+      device, 0, [&] { one.fill_(1); }, nothing);
+  if (auto written = append_line(out, line_of("launch", 1, 0, launch)); !written) return written;
+  for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= kStep) {
+    const at::Tensor host = device.host_memory(bytes / 4, at::kFloat).fill_(1);
+    const at::Tensor here = at::ones({bytes / 4}, floats);
+    const at::Tensor there = at::empty_like(here);
+    const std::array<std::pair<const char*, std::function<void()>>, 3> kinds = {
+        {{"copy-to-device", [&] { here.copy_(host, /*non_blocking=*/true); }},
+         {"copy-to-host", [&] { host.copy_(here, /*non_blocking=*/true); }},
+         {"copy-on-device", [&] { there.copy_(here); }}}};
+    for (const auto& [kind, run] : kinds)
+      if (auto written = append_line(out, line_of(kind, 1, bytes, time_of(device, bytes, run, nothing))); !written)
+        return written;
+  }
+  return {};
 }
 
 } // namespace
 
-Result<void> probe_collectives(Communicator& communicator, const Program& program, int rank,
-                               const std::filesystem::path& out) {
+Result<void> probe(Device& device, Communicator& communicator, const Program& program, int rank,
+                   const std::filesystem::path& out) {
   const int size = program.mesh.size(Group::tp);
-  const bool writes = program.mesh.members(Group::tp, rank).front() == rank;
-  if (size == 1) return {};
   try {
-    for (std::int64_t bytes = kSmallest; bytes <= kLargest; bytes *= kStep) {
-      const std::int64_t rows = bytes / 4 / size * size;
-      at::Tensor whole = at::ones({rows}, at::kFloat);
-      at::Tensor share = at::ones({rows / size}, at::kFloat);
-      const std::array<std::pair<const char*, std::function<void()>>, 3> kinds = {
-          {{"all-reduce", [&] { communicator.all_reduce(Group::tp, whole, Communicator::Reduction::maximum); }},
-           {"all-gather", [&] { communicator.all_gather(Group::tp, share, whole); }},
-           {"reduce-scatter", [&] { communicator.reduce_scatter(Group::tp, whole, share); }}}};
-      for (const auto& [kind, run] : kinds) {
-        const double each = time_of(communicator, bytes, run);
-        if (!writes) continue;
-        if (auto written =
-                append_line(out, Json{{"probe", kind}, {"ranks", size}, {"bytes", rows * 4}, {"seconds", each}});
-            !written)
-          return written;
-        share.fill_(1); // sums of sums would overflow in the end
-      }
-    }
-    return {};
+    if (device.queues() && rank == 0)
+      if (auto probed = probe_device(device, out); !probed) return probed;
+    if (size == 1) return {};
+    const bool writes = program.mesh.members(Group::tp, rank).front() == rank;
+    return probe_collectives(device, communicator, size, writes, out);
   } catch (const std::exception& error) {
-    return fail_environment("rank " + std::to_string(rank), std::string("probing collectives: ") + error.what());
+    return fail_environment("rank " + std::to_string(rank), std::string("probing: ") + error.what());
   }
 }
 

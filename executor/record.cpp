@@ -14,6 +14,7 @@ Json to_json(const StepRecord& record, bool with_ops) {
   json["step_time_s"] = record.seconds;
   json["began_s"] = record.began;
   if (record.peak_bytes >= 0) json["peak_allocated_bytes"] = record.peak_bytes;
+  if (record.peak_reserved_bytes >= 0) json["peak_reserved_bytes"] = record.peak_reserved_bytes;
   if (record.host_peak_bytes >= 0) json["peak_host_bytes"] = record.host_peak_bytes;
   if (!with_ops) return json;
   if (!record.peaks.empty()) json["peaks"] = record.peaks;
@@ -29,6 +30,10 @@ Json to_json(const StepRecord& record, bool with_ops) {
     if (op.bytes > 0) entry["bytes"] = op.bytes;
     entry["start_s"] = op.start;
     entry["end_s"] = op.end;
+    if (op.transfer) {
+      entry["transfer_start_s"] = op.transfer->start;
+      entry["transfer_end_s"] = op.transfer->end;
+    }
     ops.push_back(std::move(entry));
   }
   json["ops"] = std::move(ops);

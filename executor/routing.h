@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "executor/kernels/experts.h"
 
 namespace foretrain {
 
@@ -14,7 +17,8 @@ struct Routing {
   std::vector<std::int64_t> gathered; ///< rows that each expert-tensor-parallel partner has received
   /// Rows per (source, expert of this rank): sources in the order in which their rows arrive.
   std::vector<std::vector<std::int64_t>> arrived;
-  std::vector<std::int64_t> per_expert; ///< rows of each expert of this rank
+  std::vector<std::int64_t> per_expert;        ///< rows of each expert of this rank
+  std::optional<kernels::SortedCopies> sorted; ///< of the layer's choice, once the host has seen it
   [[nodiscard]] std::int64_t rows() const {
     std::int64_t sum = 0;
     for (const std::int64_t count : per_expert) sum += count;

@@ -16,6 +16,7 @@
 #include "executor/checkpoint/state.h"
 #include "executor/communicators/device_communicator.h"
 #include "executor/communicators/gloo.h"
+#include "executor/device.h"
 #include "executor/interpreter.h"
 #include "executor/machine.h"
 #include "executor/op_times.h"
@@ -56,13 +57,20 @@ void schedule_as_batch() {
   (void)sched_setscheduler(0, SCHED_BATCH, &parameter); // a kernel that refuses is only slower
 }
 
+/// What this rank computes on: the host with Gloo, else one of the machine's GPUs.
+Result<std::unique_ptr<Device>> open_device(const RunSettings& settings) {
+  if (settings.backend == Backend::gloo) return host_device();
+  FORETRAIN_TRY(const int devices, devices_of(settings.backend, own_folder())); // before LibTorch starts the driver
+  return gpu_device(settings.index_here % devices);
+}
+
 /// This rank's end of the backend's devices; null where it has none.
-Result<std::unique_ptr<DeviceLink>> open_link(int rank, const RunSettings& settings) {
+Result<std::unique_ptr<DeviceLink>> open_link(int rank, const RunSettings& settings, const Device& device) {
   if (settings.backend == Backend::gloo) return nullptr;
-  FORETRAIN_TRY(const int devices, devices_of(settings.backend, own_folder()));
   FORETRAIN_TRY(const DeviceLibrary* library, load_device_library(settings.backend, own_folder()));
   DeviceLinkOptions options;
-  options.device = settings.index_here % devices;
+  options.device = device.place().index();
+  options.compute = device.queue();
   options.timeout = settings.timeout;
   try {
     return library->open(options);
@@ -72,12 +80,13 @@ Result<std::unique_ptr<DeviceLink>> open_link(int rank, const RunSettings& setti
   }
 }
 
-Json header_of(const Runnable& runnable, const RunSettings& settings, const DeviceLink* link) {
+Json header_of(const Runnable& runnable, const RunSettings& settings, const Device& device, const DeviceLink* link) {
   Json json;
   json["format"] = "foretrain-run 1";
   json["foretrain"] = FORETRAIN_VERSION;
   json["torch"] = TORCH_VERSION;
   json["backend"] = std::string(id_of(settings.backend));
+  json["computes_on"] = device.description();
   if (link) json["device"] = link->description();
   json["world"] = runnable.program.mesh.world();
   json["semantics"] = runnable.program.semantics;
@@ -133,10 +142,31 @@ Result<void> restore_from(const Runnable& runnable, int rank, const RunSettings&
   return restore_weights(source, runnable.plan, mesh, rank, executor);
 }
 
+/// Who counts the rank's memory: the device's allocator, or the host's.
+void count_memory(Device& device, RankOptions& options) {
+  if (!device.queues()) {
+    options.take_peak = [] {
+      const std::int64_t peak = allocator_count().peak;
+      restart_peak();
+      return peak;
+    };
+    return;
+  }
+  const auto reserved = std::make_shared<std::int64_t>(0);
+  options.take_peak = [&device, reserved] {
+    const Device::Peaks peaks = device.take_peaks().value_or(Device::Peaks{});
+    *reserved = std::max(*reserved, peaks.reserved);
+    return peaks.allocated;
+  };
+  options.take_reserved = [reserved] { return std::exchange(*reserved, 0); };
+}
+
 /// Connected, to its end.
 Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousPlace& place,
                            const RunSettings& settings, RankGuard& guard) {
-  FORETRAIN_TRY(std::unique_ptr<DeviceLink> link, open_link(rank, settings));
+  FORETRAIN_TRY(const std::unique_ptr<Device> device, open_device(settings));
+  device->enter();
+  FORETRAIN_TRY(std::unique_ptr<DeviceLink> link, open_link(rank, settings, *device));
   FORETRAIN_TRY(std::unique_ptr<RendezvousClient> client, RendezvousClient::connect(place));
   if (auto watched = guard.watch(place); !watched) return watched;
   const std::string address = settings.address.empty() ? client->address() : settings.address;
@@ -146,7 +176,8 @@ Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousP
       const Json line = {{"number", settings.restarts}, {"step", settings.first_step}, {"because", "a rank was lost"}};
       if (auto written = append_line(settings.out, Json{{"restart", line}}); !written) return written;
     }
-    if (auto written = append_line(settings.out, header_of(runnable, settings, link.get())); !written) return written;
+    if (auto written = append_line(settings.out, header_of(runnable, settings, *device, link.get())); !written)
+      return written;
     client->set("header", "written");
   } else {
     (void)client->get("header", settings.timeout);
@@ -160,11 +191,7 @@ Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousP
   options.optimizer.learning_rate = settings.learning_rate;
   options.optimizer.clip_norm = settings.clip_norm;
   options.progress = guard.progress();
-  options.take_peak = [] {
-    const std::int64_t peak = allocator_count().peak;
-    restart_peak();
-    return peak;
-  };
+  count_memory(*device, options);
   std::shared_ptr<const TokenFile> tokens;
   if (!settings.tokens.empty()) {
     FORETRAIN_TRY(TokenFile file,
@@ -176,14 +203,14 @@ Result<void> run_connected(const Runnable& runnable, int rank, const RendezvousP
       return std::move(*sequence);
     };
   }
-  Rank executor(runnable.plan, runnable.program, rank, *communicator, options);
+  Rank executor(runnable.plan, runnable.program, rank, *device, *communicator, options);
   if (auto restored = restore_from(runnable, rank, settings, executor); !restored)
     return fail_environment("rank " + std::to_string(rank), to_string(restored.error()));
   CheckpointSaver saver(settings.checkpoint, runnable.plan, runnable.program, rank, *communicator, executor,
                         [&settings](const Json& line) { return append_line(settings.out, line); });
   auto stepped = run_steps(executor, saver, rank, settings);
   if (!stepped || !settings.probe) return stepped;
-  return probe_collectives(*communicator, runnable.program, rank, settings.out);
+  return probe(*device, *communicator, runnable.program, rank, settings.out);
 }
 
 /// The same; an exception of a library is an error.

@@ -2,8 +2,7 @@
 
 #include <string>
 
-#include "executor/kernels/experts.h"
-#include "executor/kernels/kernels.h"
+#include "executor/kernels/kernel_set.h"
 #include "executor/segments.h"
 
 namespace foretrain {
@@ -13,7 +12,8 @@ class SegmentRun {
 public:
   using Tensor = at::Tensor;
   SegmentRun(const Op& op, BlockState& state, ParameterTable& parameters, SegmentContext& context)
-      : op_(op), state_(state), parameters_(parameters), context_(context), model_(context.plan->model) {}
+      : op_(op), state_(state), parameters_(parameters), context_(context), model_(context.plan->model),
+        kernels_(*context.kernel_set) {}
 
   void embedding();
   void norm();
@@ -71,7 +71,7 @@ private:
   // Experts.
   [[nodiscard]] Routing& routing() const;
   [[nodiscard]] std::vector<std::int64_t> forced_choice(std::int64_t rows, std::int64_t k) const;
-  [[nodiscard]] kernels::SortedCopies copies(const Tensor& choice) const;
+  [[nodiscard]] const kernels::SortedCopies& copies(const Tensor& choice) const;
   [[nodiscard]] std::vector<std::int64_t> arrival_order() const;
 
   const Op& op_;
@@ -79,6 +79,7 @@ private:
   ParameterTable& parameters_;
   SegmentContext& context_;
   const ModelSpec& model_;
+  const kernels::KernelSet& kernels_;
 };
 
 } // namespace foretrain

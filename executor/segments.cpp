@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/check.h"
-#include "executor/kernels/latent.h"
+#include "executor/kernels/tensor_kernels.h"
 #include "executor/segment_run.h"
 
 namespace foretrain {
@@ -32,11 +32,9 @@ Tensor SegmentRun::own_rows(const Tensor& whole) const {
 /// In their sequences, of this rank's tokens.
 Tensor SegmentRun::positions() const {
   const std::vector<std::int64_t>& own = (*context_.positions)[static_cast<std::size_t>(context_.cp_index)];
-  const auto length = static_cast<std::int64_t>(own.size());
-  Tensor rows = at::empty({context_.tokens}, at::kLong);
-  for (std::int64_t row = 0; row < context_.tokens; ++row)
-    rows.data_ptr<std::int64_t>()[row] = own[static_cast<std::size_t>(row % length)];
-  return rows;
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(context_.tokens));
+  for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = own[row % own.size()];
+  return kernels::tensors::placed(rows, context_.ids.device());
 }
 
 int SegmentRun::layer_inside() const {
@@ -57,19 +55,19 @@ void SegmentRun::embedding() {
       predicts_later() ? context_.targets : context_.ids; // the next token beside its forerunner's state
   if (!forward()) {
     ParameterEntry& table = weight();
-    kernels::embedding_weight_gradient(ids, read(0), table.spec->local[0] * context_.tp_index, table.gradient);
+    kernels_.embedding_weight_gradient(ids, read(0), table.spec->local[0] * context_.tp_index, table.gradient);
     // Under sequence parallelism each rank adds its rows only: the sum over tp follows at the end of the step.
     if (positional)
-      kernels::embedding_weight_gradient(own_rows(positions()), own_rows(read(0)), 0, positional->gradient);
+      kernels_.embedding_weight_gradient(own_rows(positions()), own_rows(read(0)), 0, positional->gradient);
     return;
   }
   if (op_.reads.empty()) {
     ParameterEntry& table = weight();
-    kernels::embedding(ids, table.weight, table.spec->local[0] * context_.tp_index, write(0));
+    kernels_.embedding(ids, table.weight, table.spec->local[0] * context_.tp_index, write(0));
     return;
   }
   write(0).copy_(read(0));
-  if (positional) kernels::add_rows(own_rows(positions()), positional->weight, write(0));
+  if (positional) kernels_.add_rows(own_rows(positions()), positional->weight, write(0));
 }
 
 void SegmentRun::norm() {
@@ -77,9 +75,9 @@ void SegmentRun::norm() {
   const std::string name = base_name(scale.spec->name);
   if (name == "q_norm" || name == "kv_norm") { // of latent attention: nothing is saved
     if (forward())
-      kernels::latent_norm(read(0), scale.weight, write(0));
+      kernels_.latent_norm(read(0), scale.weight, write(0));
     else
-      kernels::latent_norm_backward(read(0), scale.weight, read(1), op_.reads.size() > 2 ? &read(2) : nullptr, write(0),
+      kernels_.latent_norm_backward(read(0), scale.weight, read(1), op_.reads.size() > 2 ? &read(2) : nullptr, write(0),
                                     scale.gradient);
     return;
   }
@@ -87,15 +85,15 @@ void SegmentRun::norm() {
   if (!forward() && (name == "norm_hidden" || name == "norm_embedded")) { // one half of the joined rows
     const std::int64_t width = read(0).size(1);
     const Tensor half = read(2).narrow(1, name == "norm_hidden" ? 0 : width, width);
-    kernels::norm_backward(read(0), read(1), scale.weight, half, op_.reads.size() > 3 ? &read(3) : nullptr, write(0),
+    kernels_.norm_backward(read(0), read(1), scale.weight, half, op_.reads.size() > 3 ? &read(3) : nullptr, write(0),
                            scale.gradient, bias ? &bias->gradient : nullptr);
     return;
   }
   if (forward()) {
-    kernels::norm(read(0), scale.weight, bias ? &bias->weight : nullptr, write(0), write(1));
+    kernels_.norm(read(0), scale.weight, bias ? &bias->weight : nullptr, write(0), write(1));
     return;
   }
-  kernels::norm_backward(read(0), read(1), scale.weight, read(2), op_.reads.size() > 3 ? &read(3) : nullptr, write(0),
+  kernels_.norm_backward(read(0), read(1), scale.weight, read(2), op_.reads.size() > 3 ? &read(3) : nullptr, write(0),
                          scale.gradient, bias ? &bias->gradient : nullptr);
 }
 
@@ -111,8 +109,8 @@ void SegmentRun::linear() {
   } else if (op_.pass == Pass::input) {
     kernels::linear_input_gradient(read(0), entry.weight, write(0));
   } else {
-    kernels::linear_weight_gradient(read(0), read(1), entry.gradient, bias && !row_split ? &bias->gradient : nullptr);
-    if (bias && row_split) kernels::add_bias_gradient(own_rows(read(1)), bias->gradient);
+    kernels_.linear_weight_gradient(read(0), read(1), entry.gradient, bias && !row_split ? &bias->gradient : nullptr);
+    if (bias && row_split) kernels_.add_bias_gradient(own_rows(read(1)), bias->gradient);
   }
 }
 
@@ -128,7 +126,7 @@ void SegmentRun::activation() {
   if (forward())
     kernels::activation(read(0), model_.gated, write(0));
   else
-    kernels::activation_backward(read(0), read(1), model_.gated, write(0));
+    kernels_.activation_backward(read(0), read(1), model_.gated, write(0));
 }
 
 /// The sum of what it reads; the biases of row-split layers are added here, once.
@@ -149,23 +147,23 @@ void SegmentRun::residual() {
 void SegmentRun::loss() {
   const std::string what = base_name(buffer_name(op_.writes.front()));
   const Tensor& targets = predicts_later() ? context_.mtp_targets : context_.targets;
-  double& loss = predicts_later() ? context_.mtp_loss : context_.loss;
+  kernels::LossSum& loss = predicts_later() ? context_.mtp_loss : context_.loss;
   const double scale = context_.loss_scale * (predicts_later() ? kMtpLossWeight : 1);
   Tensor& logits = read(0);
   const kernels::Vocabulary part = vocabulary(logits.size(-1));
   if (what == "loss.maximum") {
-    kernels::loss_maximum(logits, part, write(0));
+    kernels_.loss_maximum(logits, part, write(0));
   } else if (what == "loss.sums") {
-    kernels::loss_sums(logits, read(1), targets, part, write(0));
+    kernels_.loss_sums(logits, read(1), targets, part, write(0));
   } else if (op_.reads.size() > 1) {
-    loss += kernels::loss_gradient(logits, read(2), read(1), targets, part, scale);
+    kernels_.loss_gradient(logits, read(2), read(1), targets, part, scale, loss);
   } else { // the whole vocabulary is here
     const at::ScalarType type = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    Tensor maximum = at::empty({context_.tokens}, type);
-    Tensor sums = at::empty({2, context_.tokens}, type);
-    kernels::loss_maximum(logits, part, maximum);
-    kernels::loss_sums(logits, maximum, targets, part, sums);
-    loss += kernels::loss_gradient(logits, maximum, sums, targets, part, scale);
+    Tensor maximum = at::empty({context_.tokens}, logits.options().dtype(type));
+    Tensor sums = at::empty({2, context_.tokens}, logits.options().dtype(type));
+    kernels_.loss_maximum(logits, part, maximum);
+    kernels_.loss_sums(logits, maximum, targets, part, sums);
+    kernels_.loss_gradient(logits, maximum, sums, targets, part, scale, loss);
   }
 }
 

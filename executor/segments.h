@@ -6,6 +6,7 @@
 
 #include "core/program/program.h"
 #include "core/spec/plan.h"
+#include "executor/kernels/kernel_set.h"
 #include "executor/parameters.h"
 #include "executor/routing.h"
 
@@ -31,8 +32,9 @@ struct SegmentContext {
   std::int64_t first_token = 0; ///< of the global batch: first sequence of the micro-batch · its length
   bool forced_routing = true;   ///< experts by the token's place, so that all get equally many
   double loss_scale = 1;        ///< 1 / tokens of the global batch
-  double loss = 0;              ///< added to, not scaled
-  double mtp_loss = 0;          ///< the same, of multi-token prediction
+  const kernels::KernelSet* kernel_set = nullptr; ///< of the device that has the tensors
+  kernels::LossSum loss;                          ///< added to, not scaled
+  kernels::LossSum mtp_loss;                      ///< the same, of multi-token prediction
 };
 
 /// A block of one micro-batch: its ops' buffers, and its parameters in the order of the block's list.

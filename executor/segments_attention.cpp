@@ -25,16 +25,16 @@ void SegmentRun::rope() {
     const kernels::LatentShape shape{model_.heads / tp, mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim,
                                      context_.turns};
     if (forward())
-      kernels::latent_rope(read(0), read(1), read(2), shape, write(0), write(1), write(2));
+      kernels_.latent_rope(read(0), read(1), read(2), shape, write(0), write(1), write(2));
     else
-      kernels::latent_rope_backward(read(0), read(1), read(2), shape, write(0), write(1), write(2));
+      kernels_.latent_rope_backward(read(0), read(1), read(2), shape, write(0), write(1), write(2));
     return;
   }
   const kernels::RopeShape shape{model_.heads / tp, model_.kv_heads / tp, model_.head_dim, context_.turns};
   if (forward())
-    kernels::rope(read(0), shape, write(0), write(1), write(2));
+    kernels_.rope(read(0), shape, write(0), write(1), write(2));
   else
-    kernels::rope_backward(read(0), read(1), read(2), shape, write(0));
+    kernels_.rope_backward(read(0), read(1), read(2), shape, write(0));
 }
 
 /// Against the keys of a context-parallel rank. With Ulysses a rank has all tokens and some of the heads.
@@ -120,7 +120,7 @@ void SegmentRun::attention_forward() {
   const bool merges = std::find(op_.reads.begin(), op_.reads.end(), op_.writes.front()) != op_.reads.end();
   if (!merges) kernels::attention_start(write(0), write(1));
   for (const KeyPart& part : parts)
-    kernels::attention({q, part.k, part.v}, attention_shape(part.member), write(0), write(1));
+    kernels_.attention({q, part.k, part.v}, attention_shape(part.member), write(0), write(1));
 }
 
 /// Reads q, output, log-sum-exp, gradient of the output, then keys; after the first part of a ring also dq.
@@ -145,7 +145,7 @@ void SegmentRun::attention_backward() {
     write(2).zero_();
   }
   for (KeyPart& part : parts)
-    kernels::attention_backward({read(0), part.k, part.v}, {read(1), read(2), read(3)}, attention_shape(part.member),
+    kernels_.attention_backward({read(0), part.k, part.v}, {read(1), read(2), read(3)}, attention_shape(part.member),
                                 write(0), part.dk, part.dv);
 }
 

@@ -24,21 +24,24 @@ std::vector<std::int64_t> SegmentRun::forced_choice(std::int64_t rows, std::int6
 }
 
 /// Where all tokens of a group are gathered only the copies for this rank's experts are taken.
-kernels::SortedCopies SegmentRun::copies(const Tensor& choice) const {
+const kernels::SortedCopies& SegmentRun::copies(const Tensor& choice) const {
+  std::optional<kernels::SortedCopies>& sorted = routing().sorted;
+  if (sorted) return *sorted; // a choice is made once, whatever is recomputed
   const Layout& l = context_.plan->layout;
   const std::int64_t experts = model_.moe->experts;
   const bool gathers = l.expert_dispatch.kind == DispatchKind::all_gather && l.ep * l.etp > 1;
-  if (!gathers) return kernels::sort_copies(choice, 0, experts);
-  return kernels::sort_copies(choice, experts / l.ep * context_.ep_index, experts / l.ep);
+  sorted = gathers ? kernels_.sort_copies(choice, experts / l.ep * context_.ep_index, experts / l.ep)
+                   : kernels_.sort_copies(choice, 0, experts);
+  return *sorted;
 }
 
 void SegmentRun::router() {
   if (forward()) {
-    kernels::route(read(0), weight().weight, forced_choice(read(0).size(0), model_.moe->top_k), write(0), write(1));
+    kernels_.route(read(0), weight().weight, forced_choice(read(0).size(0), model_.moe->top_k), write(0), write(1));
   } else if (op_.pass == Pass::weight) {
     kernels::add_router_weight_gradient(read(0), read(1), weight().gradient);
   } else if (op_.weights.empty()) {
-    kernels::route_backward(read(0), read(1), read(2), write(0));
+    kernels_.route_backward(read(0), read(1), read(2), write(0));
   } else {
     kernels::add_router_input_gradient(read(0), weight().weight, write(0));
   }
@@ -68,28 +71,28 @@ void SegmentRun::permute() {
   const bool by_arrival = op_.reads.size() == 2; // rows and weights, no choice
   if (by_arrival) {
     const std::vector<std::int64_t> order = arrival_order();
-    kernels::reorder(read(0), order, !forward(), write(0));
-    kernels::reorder(read(1), order, !forward(), write(1));
+    kernels_.reorder(read(0), order, !forward(), write(0));
+    kernels_.reorder(read(1), order, !forward(), write(1));
     return;
   }
-  const kernels::SortedCopies sorted = copies(read(2));
+  const kernels::SortedCopies& sorted = copies(read(2));
   if (forward()) {
-    kernels::copy_to_rows(read(0), sorted, k, write(0));
-    kernels::copy_weights(read(1), sorted, write(1));
+    kernels_.copy_to_rows(read(0), sorted, k, write(0));
+    kernels_.copy_weights(read(1), sorted, write(1));
   } else {
-    kernels::sum_copies(read(0), sorted, k, write(0));
-    kernels::return_weights(read(1), sorted, write(1));
+    kernels_.sum_copies(read(0), sorted, k, write(0));
+    kernels_.return_weights(read(1), sorted, write(1));
   }
 }
 
 void SegmentRun::unpermute() {
   const std::int64_t k = model_.moe->top_k;
   if (op_.reads.size() == 1)
-    kernels::reorder(read(0), arrival_order(), forward(), write(0));
+    kernels_.reorder(read(0), arrival_order(), forward(), write(0));
   else if (forward())
-    kernels::sum_copies(read(0), copies(read(1)), k, write(0));
+    kernels_.sum_copies(read(0), copies(read(1)), k, write(0));
   else
-    kernels::copy_to_rows(read(0), copies(read(1)), k, write(0));
+    kernels_.copy_to_rows(read(0), copies(read(1)), k, write(0));
 }
 
 void SegmentRun::expert_linear() {
@@ -104,9 +107,9 @@ void SegmentRun::expert_linear() {
 
 void SegmentRun::expert_activation() {
   if (forward())
-    kernels::weighted_activation(read(0), read(1), model_.gated, write(0));
+    kernels_.weighted_activation(read(0), read(1), model_.gated, write(0));
   else
-    kernels::weighted_activation_backward(read(0), read(1), read(2), model_.gated, write(0), write(1));
+    kernels_.weighted_activation_backward(read(0), read(1), read(2), model_.gated, write(0), write(1));
 }
 
 void SegmentRun::count_rows() {

@@ -113,24 +113,52 @@ void Rank::sum_replicated(const Op& op) {
   }
 }
 
+namespace {
+
+/// Sum of squares of the elements that a rank counts, a chunk at a time, each sum read by the host.
+double squares_on_host(const ParameterTable& parameters) {
+  double sum = 0;
+  for (const ParameterEntry& entry : parameters.entries())
+    for (std::int64_t done = 0; entry.counted && done < entry.owned_count; done += kOptimizerChunk)
+      sum += entry.owned_gradient.narrow(0, done, std::min(kOptimizerChunk, entry.owned_count - done))
+                 .square()
+                 .sum()
+                 .item<double>();
+  return sum;
+}
+
+/// The same where nothing is read.
+Tensor squares_on_device(const ParameterTable& parameters, const Device& device) {
+  Tensor sum = at::zeros({1}, at::TensorOptions(at::kDouble).device(device.place()));
+  for (const ParameterEntry& entry : parameters.entries())
+    for (std::int64_t done = 0; entry.counted && done < entry.owned_count; done += device.chunk())
+      sum.add_(entry.owned_gradient.narrow(0, done, std::min(device.chunk(), entry.owned_count - done))
+                   .square()
+                   .sum(at::kDouble));
+  return sum;
+}
+
+} // namespace
+
 /// First time in a step: this rank's sum of squares, each element of the model counted on one rank. Second time: clips.
 void Rank::gradient_norm() {
+  const double limit = options_.optimizer.clip_norm;
   if (!norm_taken_) {
     if (options_.before_clip) options_.before_clip(step_, parameters_);
-    squares_ = at::zeros({1}, type_ == at::kDouble ? at::kDouble : at::kFloat);
-    double sum = 0;
-    for (const ParameterEntry& entry : parameters_.entries())
-      for (std::int64_t done = 0; entry.counted && done < entry.owned_count; done += kOptimizerChunk)
-        sum += entry.owned_gradient.narrow(0, done, std::min(kOptimizerChunk, entry.owned_count - done))
-                   .square()
-                   .sum()
-                   .item<double>();
-    squares_.fill_(sum);
+    squares_ = at::zeros({1}, options_of(type_ == at::kDouble ? at::kDouble : at::kFloat));
+    if (device_.queues())
+      squares_.copy_(squares_on_device(parameters_, device_));
+    else
+      squares_.fill_(squares_on_host(parameters_));
     norm_taken_ = true;
     return;
   }
+  if (device_.queues()) { // multiplied by 1 where the norm is within the limit: the host does not know
+    norm_ = squares_.to(at::kDouble).sqrt();
+    if (limit > 0) parameters_.scale_gradients(norm_.reciprocal().mul_(limit).clamp_max_(1));
+    return;
+  }
   record_.gradient_norm = std::sqrt(squares_.to(at::kDouble).item<double>());
-  const double limit = options_.optimizer.clip_norm;
   if (limit > 0 && record_.gradient_norm > limit) parameters_.scale_gradients(limit / record_.gradient_norm);
 }
 

@@ -138,7 +138,8 @@ void Rank::exchange_counts(const Op& op, BlockState& state) {
   const std::int64_t own = experts / ep;
   const SlicePlace place = slice_place(plan_, mesh, rank_);
   Routing& routing = routing_of(op, state);
-  const kernels::SortedCopies copies = kernels::sort_copies(choice_of(op, state), 0, experts);
+  kernels::SortedCopies copies = device_.kernels().sort_copies(choice_of(op, state), 0, experts);
+  communicator_.check(); // before numbers of a peer that was lost become sizes
   Tensor chosen = at::empty({1, experts}, at::kLong);
   std::copy(copies.per_expert.begin(), copies.per_expert.end(), chosen.data_ptr<std::int64_t>());
   Tensor all = chosen;
@@ -153,6 +154,7 @@ void Rank::exchange_counts(const Op& op, BlockState& state) {
     communicator_.all_gather(Group::etp, mine, partners);
   }
   routing = Routing{};
+  routing.sorted = std::move(copies);
   const auto sum = [](const Tensor& counts) { return counts.sum().item<std::int64_t>(); };
   for (std::int64_t peer = 0; peer < ep; ++peer) {
     routing.sends.push_back(sum(chosen.narrow(1, peer * own, own)));

@@ -116,6 +116,11 @@ public:
     all_reduce(group, one, Reduction::sum);
   }
 
+  void start_clock() override { link_->start_clock(); }
+  [[nodiscard]] std::int64_t issued() const override { return link_->issued(); }
+  [[nodiscard]] std::vector<TransferTime> take_times() override { return link_->take_times(); }
+  void check() override { link_->check(); }
+
 private:
   friend class BatchTransfer;
 

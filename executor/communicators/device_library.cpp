@@ -25,6 +25,14 @@ const char* why_not_built(Backend backend) {
   return backend == Backend::rccl ? FORETRAIN_RCCL_REASON : FORETRAIN_NCCL_REASON;
 }
 
+/// Why kernels do not run on the backend's devices; empty: they do.
+std::string why_not_computed(Backend backend) {
+  if (backend == Backend::rccl) return "kernels run on GPUs through LibTorch's CUDA; its ROCm is not supported";
+  if (FORETRAIN_TORCH_CUDA) return {};
+  return "it was built with a LibTorch without CUDA (" FORETRAIN_TORCH_VERSION
+         "), which computes on the processor alone";
+}
+
 std::optional<fs::path> find_library(Backend backend, const fs::path& folder) {
   std::error_code ignored;
   for (const fs::path& place : {folder, folder.parent_path() / FORETRAIN_LIBRARY_FOLDER / "foretrain"})
@@ -63,6 +71,10 @@ Result<const DeviceLibrary*> load_device_library(Backend backend, const fs::path
 
 Result<int> devices_of(Backend backend, const fs::path& program_folder) {
   FORETRAIN_TRY(const DeviceLibrary* library, load_device_library(backend, program_folder));
+  if (const std::string why = why_not_computed(backend); !why.empty())
+    return fail_environment(flag_of(backend), why,
+                            "build it with the torch wheel's LibTorch (-DTorch_DIR=…), or use "
+                            "--backend gloo, which runs everywhere");
   std::string why;
   const int count = library->devices(why);
   if (count > 0) return count;

@@ -13,7 +13,7 @@ namespace foretrain {
 /// What carries the transfers of a run.
 enum class Backend {
   gloo, ///< between processes, in the host's memory; everywhere
-  nccl, ///< between NVIDIA GPUs
+  nccl, ///< between NVIDIA GPUs, which compute
   rccl, ///< between AMD GPUs
 };
 [[nodiscard]] std::string_view id_of(Backend backend);
@@ -24,7 +24,8 @@ enum class Backend {
 [[nodiscard]] Result<const DeviceLibrary*> load_device_library(Backend backend,
                                                                const std::filesystem::path& program_folder);
 
-/// The same, with at least one device that can be used; their number. Error: there is none, with what is missing.
+/// The same, with a LibTorch that computes on its devices and at least one that can be used; their number. Error: what
+/// is missing.
 [[nodiscard]] Result<int> devices_of(Backend backend, const std::filesystem::path& program_folder);
 
 /// The folder of the running program.

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +60,17 @@ public:
   [[nodiscard]] virtual Started reduce_scatter(int channel, const Elements& whole, const Elements& share) = 0;
   /// Sends and receives that go at the same time. Between two members the first send meets the first receive, …
   [[nodiscard]] virtual Started exchange(int channel, const std::vector<Part>& parts) = 0;
+
+  /// Starts a clock at the place where compute's stream is now; forgets the operations before.
+  virtual void start_clock() = 0;
+  /// Operations issued since.
+  [[nodiscard]] virtual std::int64_t issued() const = 0;
+  /// When each of them ran on its channel, in their order: from where it could begin (its channel and what it needs of
+  /// compute were ready; its peers may not have been) to its end. All are done: compute has waited for them, and the
+  /// host for compute. Empty: they are not timed.
+  [[nodiscard]] virtual std::vector<TransferTime> take_times() = 0;
+  /// Throws when a peer failed, also where nothing waits: after it compute's results are nothing.
+  virtual void check() = 0;
 };
 
 struct DeviceLinkOptions {
@@ -67,7 +79,7 @@ struct DeviceLinkOptions {
   std::chrono::milliseconds timeout{60'000};
 };
 
-inline constexpr const char* kDeviceInterface = "foretrain device link 1";
+inline constexpr const char* kDeviceInterface = "foretrain device link 2";
 
 /// What the library exports.
 struct DeviceLibrary {

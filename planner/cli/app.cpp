@@ -206,6 +206,9 @@ void add_measuring(CLI::App& app, Arguments& arguments) {
   command->add_option("--cluster", o.cluster, "preset or file: whose device this machine is")->capture_default_str();
   command->add_option("--out", o.out, "file to write; without it where later predictions find it");
   command->add_option("--work", o.work, "folder of the probes; an interrupted calibration goes on from it");
+  command->add_option("--backend", o.backend, "gloo: this machine's processor. nccl: its GPUs, in half precision")
+      ->check(CLI::IsMember({"gloo", "nccl"}))
+      ->capture_default_str();
   command->add_option("--steps", o.steps, "optimizer steps of each probe; the first two are not measured")
       ->check(CLI::Range(3, 1'000))
       ->capture_default_str();

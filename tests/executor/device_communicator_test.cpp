@@ -10,6 +10,7 @@
 
 #include "tests/executor/fixtures.h"
 #include "tests/executor/queues.h"
+#include "tests/executor/tensor_device.h"
 
 /// What stands between the interpreter and devices, on queues that keep the order of devices' streams.
 namespace foretrain {
@@ -54,10 +55,12 @@ class DeviceOrder : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(DeviceOrder, HoldsNobodyUpAndEqualsOneProcess) {
   QueueFabric fabric;
-  expect_equal_to_one_process(plan_of(GetParam().model, GetParam().layout), 2, {},
-                              [&fabric](const Program& program, int rank, const StorePointer& store) {
-                                return connect_devices(program, rank, store, fabric.link());
-                              });
+  Besides besides;
+  besides.connect = [&fabric](const Program& program, int rank, const StorePointer& store) {
+    return connect_devices(program, rank, store, fabric.link());
+  };
+  besides.device = &tensor_device;
+  expect_equal_to_one_process(plan_of(GetParam().model, GetParam().layout), 2, {}, besides);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceOrder, testing::ValuesIn(cases()),

@@ -47,8 +47,13 @@ TEST(DeviceLibraries, NcclLoadsWithoutAGpuAndSaysWhatIsMissing) {
   ASSERT_TRUE(loaded) << to_string(loaded.error());
   const auto devices = devices_of(Backend::nccl, kPrograms);
   if (devices) GTEST_SKIP() << "there are " << *devices << " GPUs";
-  EXPECT_NE(devices.error().message.find("there is no GPU that can be used: "), std::string::npos);
-  EXPECT_GT(devices.error().message.size(), std::string("there is no GPU that can be used: ").size());
+  // With a LibTorch that computes on the processor alone a GPU would be of no use: that is said first.
+  const std::string& said = devices.error().message;
+  const std::string missing = "there is no GPU that can be used: ";
+  if (said.find("it was built with a LibTorch without CUDA (") == std::string::npos) {
+    EXPECT_NE(said.find(missing), std::string::npos) << said;
+    EXPECT_GT(said.size(), missing.size());
+  }
   EXPECT_THROW((void)(*loaded)->open({}), std::runtime_error);
 }
 

@@ -36,9 +36,7 @@ void expect_weights_equal(const Plan& plan, const RunOutcome& split, const RunOu
 
 } // namespace
 
-void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds, const Connect& connect) {
-  Besides besides;
-  besides.connect = connect;
+void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds, const Besides& besides) {
   const RunOutcome split = run_threads(plan, steps, {}, true, besides);
   const RunOutcome whole = run_threads(alone(plan), steps);
   for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {

@@ -47,7 +47,7 @@ public:
     if (base == "embedding" || base == "head") rows = plan_.model.vocab; // without padding
     Tensor& whole = whole_[entry.name];
     if (!whole.defined()) whole = at::full({rows, slice.whole_columns}, std::nan(""), at::kDouble);
-    const Tensor flat = owned.to(at::kDouble).contiguous();
+    const Tensor flat = owned.to(at::kCPU, at::kDouble).contiguous();
     const double* from = flat.data_ptr<double>();
     double* to = whole.data_ptr<double>();
     std::int64_t index = 0;
@@ -246,7 +246,9 @@ RunOutcome run_threads(const Plan& plan, int steps, OptimizerOptions optimizer, 
       outcome.scratch[std::string(id_of(op.pass)) + " " + name_of(op)] = {op.scratch.value, taken};
     };
     options.tokens = besides.tokens;
-    Rank executor(plan, program, rank, **communicator, options);
+    const std::unique_ptr<Device> device = besides.device ? besides.device() : host_device();
+    device->enter();
+    Rank executor(plan, program, rank, *device, **communicator, options);
     const auto first = restore_from(besides, plan, program, rank, executor);
     if (!first) return give_up(first.error());
     CheckpointSaver saver(besides.checkpoint, plan, program, rank, **communicator, executor,

@@ -43,7 +43,8 @@ using Connect =
     std::function<Result<std::unique_ptr<Communicator>>(const Program& program, int rank, const StorePointer& store)>;
 /// What a run of threads does besides.
 struct Besides {
-  Connect connect;               ///< how ranks find each other; empty: by Gloo
+  Connect connect;                                 ///< how ranks find each other; empty: by Gloo
+  std::function<std::unique_ptr<Device>()> device; ///< what a rank computes on; empty: the host
   std::filesystem::path resume;  ///< a checkpoint that it goes on from; what the outcome says of earlier steps is empty
   std::filesystem::path weights; ///< under Hugging Face's names, to start from
   CheckpointOptions checkpoint;
@@ -82,7 +83,8 @@ struct Bounds {
   double loss = 1e-12;    ///< the same sums in another order, in double; losses are means of numbers near 4
   double tensors = 1e-10; ///< after as many optimizer steps; measured 1e-15 to 1e-13
 };
-void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds = {}, const Connect& connect = {});
+/// `besides` is for the plan as it is; the one process computes on the host.
+void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds = {}, const Besides& besides = {});
 
 /// ‖a − b‖ / ‖b‖, the absolute norm where b is zero.
 [[nodiscard]] double distance(const at::Tensor& a, const at::Tensor& b);

@@ -4,9 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
-#include "executor/kernels/experts.h"
-#include "executor/kernels/kernels.h"
-#include "executor/kernels/latent.h"
+#include "executor/kernels/kernel_set.h"
 
 /// Kernels of experts and of latent attention against LibTorch's autograd of the plain formula, in double.
 namespace foretrain::kernels {
@@ -32,13 +30,17 @@ constexpr std::int64_t kExperts = 5;
 constexpr std::int64_t kVisits = 2;
 constexpr std::int64_t kWidth = 4;
 
-class ExpertKernels : public testing::Test {
+class ExpertKernels : public testing::TestWithParam<const KernelSet*> {
 protected:
   void SetUp() override { at::manual_seed(11); }
+  const KernelSet& set_ = *GetParam();
 };
 
 /// A layer of experts from the norm's output to the sum over a token's experts, op by op.
 struct Layer {
+  explicit Layer(const KernelSet& kernels) : set(kernels) {}
+
+  const KernelSet& set;
   Tensor x, router, up, down;
   bool gated = true;
   Tensor weights = at::empty({kTokens, kVisits}, at::kDouble);
@@ -49,18 +51,18 @@ struct Layer {
   SortedCopies copies;
 
   Tensor forward() {
-    route(x, router, {}, weights, choice);
-    copies = sort_copies(choice, 0, kExperts);
-    copy_to_rows(x, copies, kVisits, rows);
-    copy_weights(weights, copies, row_weights);
+    set.route(x, router, {}, weights, choice);
+    copies = set.sort_copies(choice, 0, kExperts);
+    set.copy_to_rows(x, copies, kVisits, rows);
+    set.copy_weights(weights, copies, row_weights);
     up_out = at::empty({rows.size(0), up.size(1)}, at::kDouble);
     hidden = at::empty({rows.size(0), kWidth}, at::kDouble);
     Tensor out = at::empty({rows.size(0), kHidden}, at::kDouble);
     Tensor sum = at::empty({kTokens, kHidden}, at::kDouble);
     expert_linear(rows, up, copies.per_expert, up_out);
-    weighted_activation(up_out, row_weights, gated, hidden);
+    set.weighted_activation(up_out, row_weights, gated, hidden);
     expert_linear(hidden, down, copies.per_expert, out);
-    sum_copies(out, copies, kVisits, sum);
+    set.sum_copies(out, copies, kVisits, sum);
     return sum;
   }
   struct Gradients {
@@ -76,22 +78,22 @@ struct Layer {
     Tensor drow_weights = at::empty_like(row_weights);
     Tensor dweights = at::empty_like(weights);
     Tensor dlogits = at::empty({kTokens, kExperts}, at::kDouble);
-    copy_to_rows(dy, copies, kVisits, dout);
+    set.copy_to_rows(dy, copies, kVisits, dout);
     expert_input_gradient(dout, down, copies.per_expert, dhidden);
     expert_weight_gradient(hidden, dout, copies.per_expert, g.ddown);
-    weighted_activation_backward(up_out, row_weights, dhidden, gated, dup_out, drow_weights);
+    set.weighted_activation_backward(up_out, row_weights, dhidden, gated, dup_out, drow_weights);
     expert_input_gradient(dup_out, up, copies.per_expert, drows);
     expert_weight_gradient(rows, dup_out, copies.per_expert, g.dup);
-    sum_copies(drows, copies, kVisits, g.dx);
-    return_weights(drow_weights, copies, dweights);
-    route_backward(weights, choice, dweights, dlogits);
+    set.sum_copies(drows, copies, kVisits, g.dx);
+    set.return_weights(drow_weights, copies, dweights);
+    set.route_backward(weights, choice, dweights, dlogits);
     add_router_input_gradient(dlogits, router, g.dx);
     add_router_weight_gradient(x, dlogits, g.drouter);
     return g;
   }
 };
 
-TEST_F(ExpertKernels, ALayerEqualsAutograd) {
+TEST_P(ExpertKernels, ALayerEqualsAutograd) {
   for (const bool gated : {true, false}) {
     const Tensor x = leaf(random({kTokens, kHidden}));
     const Tensor router = leaf(random({kExperts, kHidden}));
@@ -111,7 +113,7 @@ TEST_F(ExpertKernels, ALayerEqualsAutograd) {
     expected.backward(dy);
 
     const c10::NoGradGuard guard;
-    Layer layer;
+    Layer layer(set_);
     layer.x = x;
     layer.router = router;
     layer.up = up;
@@ -126,16 +128,16 @@ TEST_F(ExpertKernels, ALayerEqualsAutograd) {
   }
 }
 
-TEST_F(ExpertKernels, CopiesStandByExpertsAndWithinOneByTokens) {
+TEST_P(ExpertKernels, CopiesStandByExpertsAndWithinOneByTokens) {
   const Tensor choice = at::tensor(std::vector<std::int64_t>{2, 0, 1, 2, 0, 3}, at::kLong).view({3, 2});
-  const SortedCopies all = sort_copies(choice, 0, 4);
+  const SortedCopies all = set_.sort_copies(choice, 0, 4);
   EXPECT_EQ(all.order, (std::vector<std::int64_t>{1, 4, 2, 0, 3, 5}));
   EXPECT_EQ(all.per_expert, (std::vector<std::int64_t>{2, 1, 2, 1}));
-  const SortedCopies some = sort_copies(choice, 2, 2);
+  const SortedCopies some = set_.sort_copies(choice, 2, 2);
   EXPECT_EQ(some.order, (std::vector<std::int64_t>{0, 3, 5}));
 }
 
-TEST_F(ExpertKernels, LatentNormEqualsAutograd) {
+TEST_P(ExpertKernels, LatentNormEqualsAutograd) {
   const Tensor x = leaf(random({5, 8}));
   const Tensor weight = leaf(random({6}));
   const Tensor dy = random({5, 6});
@@ -148,12 +150,15 @@ TEST_F(ExpertKernels, LatentNormEqualsAutograd) {
   Tensor y = at::empty_like(dy);
   Tensor dx = at::empty({5, 8}, at::kDouble);
   Tensor dweight = at::ones({6}, at::kDouble); // a gradient is added, never overwritten
-  latent_norm(x, weight, y);
-  latent_norm_backward(x, weight, dy, &rest, dx, dweight);
+  set_.latent_norm(x, weight, y);
+  set_.latent_norm_backward(x, weight, dy, &rest, dx, dweight);
   expect_same(y, expected, "y");
   expect_same(dx, x.grad(), "dx");
   expect_same(dweight - 1, weight.grad(), "dweight");
 }
+
+INSTANTIATE_TEST_SUITE_P(All, ExpertKernels, testing::Values(&host_kernels(), &tensor_kernels()),
+                         [](const auto& one) { return one.param == &host_kernels() ? "host" : "tensors"; });
 
 } // namespace
 } // namespace foretrain::kernels

@@ -6,9 +6,10 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
-#include "executor/kernels/kernels.h"
+#include "executor/kernels/tensor_kernels.h"
 
-/// Hand-written gradients against LibTorch's autograd of the plain formula, in double.
+/// Hand-written gradients against LibTorch's autograd of the plain formula, in double: the loops over the host's
+/// memory, and the same by LibTorch's operators.
 namespace foretrain::kernels {
 namespace {
 
@@ -27,12 +28,36 @@ void expect_same(const Tensor& got, const Tensor& expected, const char* what) {
   EXPECT_LE((got - expected).norm().item<double>(), kRounding * expected.norm().item<double>()) << what;
 }
 
-class Kernels : public testing::Test {
+/// The operators in many small pieces.
+const KernelSet& piecewise_kernels() {
+  static constexpr tensors::Limits kSmall{1000, 10};
+  static const KernelSet set = [] {
+    KernelSet pieces = tensor_kernels();
+    pieces.attention = [](const AttentionInputs& in, const AttentionShape& shape, Tensor& out, Tensor& logsumexp) {
+      tensors::attention(in, shape, out, logsumexp, kSmall);
+    };
+    pieces.attention_backward = [](const AttentionInputs& in, const AttentionGradients& g, const AttentionShape& shape,
+                                   Tensor& dq, Tensor& dk,
+                                   Tensor& dv) { tensors::attention_backward(in, g, shape, dq, dk, dv, kSmall); };
+    pieces.loss_sums = [](const Tensor& logits, const Tensor& maximum, const Tensor& targets,
+                          const Vocabulary& vocabulary,
+                          Tensor& sums) { tensors::loss_sums(logits, maximum, targets, vocabulary, sums, kSmall); };
+    pieces.loss_gradient = [](Tensor& logits, const Tensor& maximum, const Tensor& sums, const Tensor& targets,
+                              const Vocabulary& vocabulary, double scale, LossSum& loss) {
+      tensors::loss_gradient(logits, maximum, sums, targets, vocabulary, scale, loss, kSmall);
+    };
+    return pieces;
+  }();
+  return set;
+}
+
+class Kernels : public testing::TestWithParam<const KernelSet*> {
 protected:
   void SetUp() override { at::manual_seed(7); }
+  const KernelSet& set_ = *GetParam();
 };
 
-TEST_F(Kernels, NormsEqualAutograd) {
+TEST_P(Kernels, NormsEqualAutograd) {
   for (const bool layer : {false, true}) {
     const Tensor x = leaf(random({6, 8}));
     const Tensor weight = leaf(random({8}));
@@ -47,11 +72,11 @@ TEST_F(Kernels, NormsEqualAutograd) {
     const c10::NoGradGuard guard;
     Tensor y = at::empty_like(dy);
     Tensor statistics = at::empty({layer ? 2 : 1, 6}, at::kDouble);
-    norm(x, weight, layer ? &bias : nullptr, y, statistics);
+    set_.norm(x, weight, layer ? &bias : nullptr, y, statistics);
     Tensor dx = at::empty_like(dy);
     Tensor dweight = at::ones({8}, at::kDouble); // a gradient is added, never overwritten
     Tensor dbias = at::ones({8}, at::kDouble);
-    norm_backward(x, statistics, weight, dy, &residual, dx, dweight, layer ? &dbias : nullptr);
+    set_.norm_backward(x, statistics, weight, dy, &residual, dx, dweight, layer ? &dbias : nullptr);
     expect_same(y, expected, "y");
     expect_same(dx - residual, x.grad(), "dx");
     expect_same(dweight - 1, weight.grad(), "dweight");
@@ -59,7 +84,7 @@ TEST_F(Kernels, NormsEqualAutograd) {
   }
 }
 
-TEST_F(Kernels, LinearEqualsAutograd) {
+TEST_P(Kernels, LinearEqualsAutograd) {
   const Tensor x = leaf(random({6, 8}));
   const Tensor weight = leaf(random({5, 8}));
   const Tensor bias = leaf(random({5}));
@@ -74,7 +99,7 @@ TEST_F(Kernels, LinearEqualsAutograd) {
   Tensor dbias = at::ones({5}, at::kDouble);
   linear(x, weight, &bias, y);
   linear_input_gradient(dy, weight, dx);
-  linear_weight_gradient(x, dy, dweight, &dbias);
+  set_.linear_weight_gradient(x, dy, dweight, &dbias);
   expect_same(y, expected, "y");
   expect_same(dx, x.grad(), "dx");
   expect_same(dweight - 1, weight.grad(), "dweight");
@@ -94,7 +119,7 @@ Tensor turned(const Tensor& rows, std::int64_t count, std::int64_t width, const 
   return at::cat({real, imaginary}, -1).view({rows.size(0), -1});
 }
 
-TEST_F(Kernels, RopeEqualsAutograd) {
+TEST_P(Kernels, RopeEqualsAutograd) {
   const std::vector<std::int64_t> positions = {0, 1, 5, 6, 11};
   const Tensor qkv = leaf(random({10, 8 * 6}));
   const Tensor dq = random({10, 24});
@@ -111,8 +136,8 @@ TEST_F(Kernels, RopeEqualsAutograd) {
   Tensor mine_k = at::empty_like(dk);
   Tensor mine_v = at::empty_like(dv);
   Tensor dqkv = at::empty({10, 48}, at::kDouble);
-  rope(qkv, shape, mine_q, mine_k, mine_v);
-  rope_backward(dq, dk, dv, shape, dqkv);
+  set_.rope(qkv, shape, mine_q, mine_k, mine_v);
+  set_.rope_backward(dq, dk, dv, shape, dqkv);
   expect_same(mine_q, q, "q");
   expect_same(mine_k, k, "k");
   expect_same(mine_v, v, "v");
@@ -154,8 +179,8 @@ Tensor plain_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
 }
 
 /// Keys of one sequence in parts, as ranks of a ring hand them on.
-void attend_in_parts(const Attended& c, const AttentionInputs& in, const Tensor& dout, Tensor& out, Tensor& lse,
-                     std::array<Tensor, 3>& gradients) {
+void attend_in_parts(const KernelSet& set, const Attended& c, const AttentionInputs& in, const Tensor& dout,
+                     Tensor& out, Tensor& lse, std::array<Tensor, 3>& gradients) {
   const auto keys = static_cast<std::int64_t>(c.shape.key_positions.size()) / c.parts;
   const auto part = [&](const Tensor& rows, std::int64_t i) {
     return rows.view({-1, c.parts, keys, rows.size(1)}).select(1, i).reshape({-1, rows.size(1)});
@@ -167,18 +192,18 @@ void attend_in_parts(const Attended& c, const AttentionInputs& in, const Tensor&
     return shape;
   };
   attention_start(out, lse);
-  for (std::int64_t i = 0; i < c.parts; ++i) attention({in.q, part(in.k, i), part(in.v, i)}, shape_of(i), out, lse);
+  for (std::int64_t i = 0; i < c.parts; ++i) set.attention({in.q, part(in.k, i), part(in.v, i)}, shape_of(i), out, lse);
   for (Tensor& gradient : gradients) gradient.zero_();
   for (std::int64_t i = 0; i < c.parts; ++i) {
     Tensor dk = at::zeros_like(part(in.k, i));
     Tensor dv = at::zeros_like(part(in.v, i));
-    attention_backward({in.q, part(in.k, i), part(in.v, i)}, {out, lse, dout}, shape_of(i), gradients[0], dk, dv);
+    set.attention_backward({in.q, part(in.k, i), part(in.v, i)}, {out, lse, dout}, shape_of(i), gradients[0], dk, dv);
     gradients[1].view({-1, c.parts, keys, dk.size(1)}).select(1, i).copy_(dk.view({-1, keys, dk.size(1)}));
     gradients[2].view({-1, c.parts, keys, dv.size(1)}).select(1, i).copy_(dv.view({-1, keys, dv.size(1)}));
   }
 }
 
-TEST_F(Kernels, AttentionEqualsAutograd) {
+TEST_P(Kernels, AttentionEqualsAutograd) {
   const std::vector<std::int64_t> zigzag = {2, 3, 4, 5};               // of the second of two ranks
   const std::vector<std::int64_t> gathered = {0, 1, 6, 7, 2, 3, 4, 5}; // of both
   const std::vector<Attended> grid = {
@@ -203,7 +228,7 @@ TEST_F(Kernels, AttentionEqualsAutograd) {
     Tensor out = at::empty_like(dout);
     Tensor lse = at::empty({2 * queries, c.shape.query}, at::kDouble);
     std::array<Tensor, 3> gradients = {at::empty_like(q), at::empty_like(k), at::empty_like(v)};
-    attend_in_parts(c, {q, k, v}, dout, out, lse, gradients);
+    attend_in_parts(set_, c, {q, k, v}, dout, out, lse, gradients);
     expect_same(out, expected, "out");
     expect_same(lse, expected_lse, "log-sum-exp");
     expect_same(gradients[0], q.grad(), "dq");
@@ -212,7 +237,7 @@ TEST_F(Kernels, AttentionEqualsAutograd) {
   }
 }
 
-TEST_F(Kernels, ActivationsEqualAutograd) {
+TEST_P(Kernels, ActivationsEqualAutograd) {
   for (const bool gated : {false, true}) {
     const Tensor up = leaf(random({6, 10}));
     const std::int64_t width = gated ? 5 : 10;
@@ -224,13 +249,13 @@ TEST_F(Kernels, ActivationsEqualAutograd) {
     Tensor hidden = at::empty({6, width}, at::kDouble);
     Tensor dup = at::empty({6, 10}, at::kDouble);
     activation(up, gated, hidden);
-    activation_backward(up, dhidden, gated, dup);
+    set_.activation_backward(up, dhidden, gated, dup);
     expect_same(hidden, expected, "hidden");
     expect_same(dup, up.grad(), "dup");
   }
 }
 
-TEST_F(Kernels, EmbeddingSplitOverRanksEqualsAutograd) {
+TEST_P(Kernels, EmbeddingSplitOverRanksEqualsAutograd) {
   const Tensor ids = at::tensor({3, 0, 7, 3, 5}, at::kLong);
   const Tensor table = leaf(random({8, 4}));
   const Tensor drows = random({5, 4});
@@ -243,15 +268,15 @@ TEST_F(Kernels, EmbeddingSplitOverRanksEqualsAutograd) {
     const Tensor part = table.narrow(0, 4 * rank, 4);
     Tensor rows = at::empty({5, 4}, at::kDouble);
     Tensor dtable = at::ones({4, 4}, at::kDouble);
-    embedding(ids, part, 4 * rank, rows);
-    embedding_weight_gradient(ids, drows, 4 * rank, dtable);
+    set_.embedding(ids, part, 4 * rank, rows);
+    set_.embedding_weight_gradient(ids, drows, 4 * rank, dtable);
     sum.add_(rows);
     expect_same(dtable - 1, table.grad().narrow(0, 4 * rank, 4), "dtable");
   }
   expect_same(sum, expected, "rows");
 }
 
-TEST_F(Kernels, LossSplitOverRanksEqualsAutograd) {
+TEST_P(Kernels, LossSplitOverRanksEqualsAutograd) {
   constexpr double kScale = 0.125;
   const std::int64_t vocabulary = 5; // of 8 columns on 4 ranks: rank 2 is partly padding, rank 3 wholly
   const Tensor targets = at::tensor({4, 0, 3, 2, 1, 4}, at::kLong);
@@ -266,26 +291,34 @@ TEST_F(Kernels, LossSplitOverRanksEqualsAutograd) {
   for (int rank = 0; rank < 4; ++rank) {
     parts.push_back(padded.narrow(1, 2 * rank, 2).contiguous());
     Tensor own = at::empty({6}, at::kDouble);
-    loss_maximum(parts.back(), {2 * rank, std::clamp<std::int64_t>(vocabulary - 2 * rank, 0, 2)}, own);
+    set_.loss_maximum(parts.back(), {2 * rank, std::clamp<std::int64_t>(vocabulary - 2 * rank, 0, 2)}, own);
     maximum = at::maximum(maximum, own);
   }
   Tensor sums = at::zeros({2, 6}, at::kDouble);
   for (int rank = 0; rank < 4; ++rank) {
     Tensor own = at::empty({2, 6}, at::kDouble);
-    loss_sums(parts[static_cast<std::size_t>(rank)], maximum, targets,
-              {2 * rank, std::clamp<std::int64_t>(vocabulary - 2 * rank, 0, 2)}, own);
+    set_.loss_sums(parts[static_cast<std::size_t>(rank)], maximum, targets,
+                   {2 * rank, std::clamp<std::int64_t>(vocabulary - 2 * rank, 0, 2)}, own);
     sums.add_(own);
   }
   for (int rank = 0; rank < 4; ++rank) {
     Tensor& part = parts[static_cast<std::size_t>(rank)];
-    const double loss = loss_gradient(part, maximum, sums, targets,
-                                      {2 * rank, std::clamp<std::int64_t>(vocabulary - 2 * rank, 0, 2)}, kScale);
-    EXPECT_NEAR(loss / expected.item<double>(), 1, kRounding);
+    LossSum loss;
+    set_.loss_gradient(part, maximum, sums, targets, {2 * rank, std::clamp<std::int64_t>(vocabulary - 2 * rank, 0, 2)},
+                       kScale, loss);
+    EXPECT_NEAR(loss.value() / expected.item<double>(), 1, kRounding);
   }
   const Tensor gradient = at::cat(parts, 1);
   expect_same(gradient.narrow(1, 0, vocabulary), logits.grad(), "dlogits");
   EXPECT_EQ(gradient.narrow(1, vocabulary, 3).abs().max().item<double>(), 0) << "padding has no gradient";
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::Values(&host_kernels(), &tensor_kernels(), &piecewise_kernels()),
+                         [](const auto& one) {
+                           return one.param == &host_kernels()     ? "host"
+                                  : one.param == &tensor_kernels() ? "tensors"
+                                                                   : "pieces";
+                         });
 
 } // namespace
 } // namespace foretrain::kernels

@@ -285,6 +285,11 @@ public:
     return started(queue, [&queue, parts] { queue.channel().exchange(queue.index(), parts); });
   }
 
+  void start_clock() override { issued_ = 0; }
+  [[nodiscard]] std::int64_t issued() const override { return issued_; }
+  [[nodiscard]] std::vector<TransferTime> take_times() override { return {}; }
+  void check() override {}
+
 private:
   static char* as_bytes(const Elements& e) { return static_cast<char*>(e.data); }
   Started meet(int channel, Arrival arrival, std::vector<std::shared_ptr<const void>> owners) {
@@ -293,12 +298,14 @@ private:
       queue.channel().meet(static_cast<std::size_t>(queue.index()), arrival);
     });
   }
-  static Started started(Queue& queue, std::function<void()> run) {
+  Started started(Queue& queue, std::function<void()> run) {
+    ++issued_;
     return std::make_unique<QueueTransfer>(queue, queue.push(std::move(run)));
   }
 
   std::shared_ptr<QueueFabric::State> state_;
   std::string place_;
+  std::int64_t issued_ = 0;
   std::vector<std::unique_ptr<Queue>> queues_;
 };
 

@@ -80,10 +80,19 @@ inline void synchronize(Stream stream) {
   check(FORETRAIN_GPU(StreamSynchronize)(stream), "waiting for a stream");
 }
 
-inline Event new_event() {
+/// `timed`: `seconds_between` can read it.
+inline Event new_event(bool timed) {
   Event event = nullptr;
-  check(FORETRAIN_GPU(EventCreateWithFlags)(&event, FORETRAIN_GPU(EventDisableTiming)), "making an event");
+  check(FORETRAIN_GPU(EventCreateWithFlags)(&event,
+                                            timed ? FORETRAIN_GPU(EventDefault) : FORETRAIN_GPU(EventDisableTiming)),
+        "making an event");
   return event;
+}
+/// Both are done.
+inline double seconds_between(Event from, Event to) {
+  float milliseconds = 0;
+  check(FORETRAIN_GPU(EventElapsedTime)(&milliseconds, from, to), "reading a time");
+  return static_cast<double>(milliseconds) * 1e-3;
 }
 inline void destroy(Event event) {
   (void)FORETRAIN_GPU(EventDestroy)(event);

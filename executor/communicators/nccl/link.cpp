@@ -95,6 +95,7 @@ NcclLink::NcclLink(const DeviceLinkOptions& options)
     : options_(options), compute_(static_cast<gpu::Stream>(options.compute)) {
   gpu::use_device(options_.device);
   copies_ = gpu::new_stream();
+  origin_ = gpu::new_event(true);
   watch_ = std::thread([this] { watch(); });
 }
 
@@ -106,6 +107,8 @@ NcclLink::~NcclLink() {
   wake_.notify_all();
   watch_.join();
   for (Channel& channel : channels_) close(channel);
+  timed_.clear();
+  gpu::destroy(origin_);
   gpu::destroy(copies_);
 }
 
@@ -184,10 +187,11 @@ DeviceLink::Started NcclLink::issue(int number, std::shared_ptr<Operation> opera
   for (const auto& [stream, needed] :
        {std::pair{compute_, operation->on_device}, std::pair{copies_, !operation->staged.empty()}}) {
     if (!needed) continue;
-    gpu::record(operation->done, stream); // until it gets its own meaning below
-    gpu::wait_for(operation->done, channel.stream);
+    gpu::record(operation->needed, stream); // a wait is for what the event was recorded behind last
+    gpu::wait_for(operation->needed, channel.stream);
   }
   try {
+    gpu::record(operation->began, channel.stream);
     settle(lock, channel.communicator, enqueue(channel.communicator, channel.stream), operation->what);
     gpu::record(operation->done, channel.stream);
   } catch (const std::exception& error) {
@@ -197,11 +201,12 @@ DeviceLink::Started NcclLink::issue(int number, std::shared_ptr<Operation> opera
     throw;
   }
   channel.flying.push_back(operation);
+  timed_.push_back(operation);
   return std::make_unique<NcclTransfer>(*this, std::move(operation));
 }
 
 DeviceLink::Started NcclLink::all_reduce(int channel, const Elements& elements, bool maximum) {
-  auto operation = std::make_shared<Operation>("all-reduce");
+  auto operation = std::make_shared<Operation>("all-reduce", *this);
   void* data = put(*operation, elements, true, true);
   return issue(channel, std::move(operation), [&](ncclComm_t communicator, gpu::Stream stream) {
     return ncclAllReduce(data, data, elements.count, type_of(elements.type), maximum ? ncclMax : ncclSum, communicator,
@@ -210,7 +215,7 @@ DeviceLink::Started NcclLink::all_reduce(int channel, const Elements& elements, 
 }
 
 DeviceLink::Started NcclLink::all_gather(int channel, const Elements& share, const Elements& whole) {
-  auto operation = std::make_shared<Operation>("all-gather");
+  auto operation = std::make_shared<Operation>("all-gather", *this);
   const void* from = put(*operation, share, true, false);
   void* to = put(*operation, whole, false, true);
   return issue(channel, std::move(operation), [&](ncclComm_t communicator, gpu::Stream stream) {
@@ -219,7 +224,7 @@ DeviceLink::Started NcclLink::all_gather(int channel, const Elements& share, con
 }
 
 DeviceLink::Started NcclLink::reduce_scatter(int channel, const Elements& whole, const Elements& share) {
-  auto operation = std::make_shared<Operation>("reduce-scatter");
+  auto operation = std::make_shared<Operation>("reduce-scatter", *this);
   const void* from = put(*operation, whole, true, false);
   void* to = put(*operation, share, false, true);
   return issue(channel, std::move(operation), [&](ncclComm_t communicator, gpu::Stream stream) {
@@ -228,9 +233,8 @@ DeviceLink::Started NcclLink::reduce_scatter(int channel, const Elements& whole,
 }
 
 DeviceLink::Started NcclLink::exchange(int channel, const std::vector<Part>& parts) {
-  auto operation = std::make_shared<Operation>(parts.size() > 1      ? "exchange"
-                                               : parts.front().sends ? "send"
-                                                                     : "receive");
+  const char* what = parts.size() > 1 ? "exchange" : parts.front().sends ? "send" : "receive";
+  auto operation = std::make_shared<Operation>(what, *this);
   std::vector<void*> places;
   for (const Part& part : parts) places.push_back(put(*operation, part.elements, part.sends, !part.sends));
   return issue(channel, std::move(operation), [&](ncclComm_t communicator, gpu::Stream stream) {
@@ -268,12 +272,41 @@ void NcclLink::wait(Operation& operation) {
   {
     const Lock lock(mutex_);
     check_failure();
-    operation.waited = Clock::now(); // a peer's work before it takes the time that it takes
-    if (operation.on_device) gpu::wait_for(operation.done, compute_);
+    if (operation.on_device) {
+      gpu::record(operation.reached, compute_);
+      gpu::wait_for(operation.done, compute_);
+    } else {
+      operation.late = Clock::now();
+    }
+    operation.waited = true;
   }
   if (!operation.staged.empty()) wait_on_host(operation);
   // What is freed now is given to work that compute's stream gets later: behind the operation.
   operation.owners.clear();
+}
+
+void NcclLink::start_clock() {
+  const Lock lock(mutex_);
+  check_failure();
+  timed_.clear();
+  gpu::record(origin_, compute_);
+}
+
+std::vector<TransferTime> NcclLink::take_times() {
+  const Lock lock(mutex_);
+  check_failure();
+  std::vector<TransferTime> times;
+  for (const auto& operation : timed_) {
+    if (!gpu::is_done(operation->done)) throw std::runtime_error(operation->what + ": nothing waited for it");
+    times.push_back({gpu::seconds_between(origin_, operation->began), gpu::seconds_between(origin_, operation->done)});
+  }
+  timed_.clear();
+  return times;
+}
+
+void NcclLink::check() {
+  const Lock lock(mutex_);
+  check_failure();
 }
 
 void NcclLink::wait_on_host(Operation& operation) {
@@ -314,10 +347,14 @@ void NcclLink::look(Channel& channel) {
   gpu::check(ncclCommGetAsyncError(channel.communicator, &state), channel.communicator, what);
   gpu::check(state, channel.communicator, what);
   while (!channel.flying.empty() && gpu::is_done(channel.flying.front()->done)) channel.flying.pop_front();
-  for (const auto& operation : channel.flying)
-    if (operation->waited != Clock::time_point{} && Clock::now() - operation->waited > options_.timeout)
+  for (const auto& operation : channel.flying) {
+    if (!operation->waited) continue; // a peer's work before it takes the time that it takes
+    const bool began = operation->late != Clock::time_point{};
+    if (!began && gpu::is_done(operation->reached)) operation->late = Clock::now();
+    if (began && Clock::now() - operation->late > options_.timeout)
       throw std::runtime_error(operation->what + ": not done within " + seconds_text(options_.timeout) +
                                ": a peer is gone, stopped or late");
+  }
 }
 
 /// From now on every call fails, with the first reason. What is to be ended, once the lock is given up.

@@ -20,6 +20,19 @@ constexpr int kWidths = 64; ///< of an attention head
 constexpr int kVocab = 4096;
 constexpr int kMostBusy = 16; ///< ranks at once: the machine is one, however large the cluster
 
+/// What probes are made of: sizes that keep the device busy for as long as its launches take and longer.
+struct Sizes {
+  std::vector<int> widths;
+  std::vector<int> lengths;
+  Precision precision = Precision::fp32;
+};
+Sizes sizes_of(const CalibrateOptions& options) {
+  if (options.backend == "gloo")
+    return options.quick ? Sizes{{256, 512}, {128, 256}} : Sizes{{256, 512, 1024}, {128, 256, 512}};
+  return options.quick ? Sizes{{1024, 2048}, {1024, 2048}, Precision::bf16}
+                       : Sizes{{1024, 2048, 4096}, {1024, 2048, 4096}, Precision::bf16};
+}
+
 /// A small plan whose ops are measured, or whose collectives are timed over sizes.
 struct Probe {
   std::string name;
@@ -41,14 +54,14 @@ ModelSpec model_of(int hidden) {
   return model;
 }
 
-Probe probe_of(const ClusterSpec& cluster, int ranks, int hidden, int sequence, int tp) {
+Probe probe_of(const ClusterSpec& cluster, Precision precision, int ranks, int hidden, int sequence, int tp) {
   Probe probe;
   probe.plan.model = model_of(hidden);
   if (tp > 1) probe.plan.model.kv_heads = probe.plan.model.heads; // tp divides both
   probe.plan.cluster = cluster;
   probe.plan.job.sequence_length = sequence;
   probe.plan.job.global_batch = ranks / tp;
-  probe.plan.job.precision = Precision::fp32;
+  probe.plan.job.precision = precision;
   probe.plan.job.semantics = "foretrain";
   probe.plan.layout.tp = tp;
   probe.plan.layout.dp_shard = ranks / tp;
@@ -58,15 +71,15 @@ Probe probe_of(const ClusterSpec& cluster, int ranks, int hidden, int sequence, 
   return probe;
 }
 
-std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, bool quick, int steps) {
+std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, const CalibrateOptions& options) {
   std::vector<Probe> list;
-  const std::vector<int> widths = quick ? std::vector<int>{256, 512} : std::vector<int>{256, 512, 1024};
-  const std::vector<int> lengths = quick ? std::vector<int>{128, 256} : std::vector<int>{128, 256, 512};
-  for (const int hidden : widths)
-    for (const int sequence : lengths) list.push_back(probe_of(cluster, ranks, hidden, sequence, 1));
-  for (Probe& probe : list) probe.steps = steps;
+  const Sizes sizes = sizes_of(options);
+  for (const int hidden : sizes.widths)
+    for (const int sequence : sizes.lengths)
+      list.push_back(probe_of(cluster, sizes.precision, ranks, hidden, sequence, 1));
+  for (Probe& probe : list) probe.steps = options.steps;
   for (int tp = 2; tp <= ranks; tp *= 2)
-    if (ranks % tp == 0) list.push_back(probe_of(cluster, ranks, kWidths * ranks, 64, tp));
+    if (ranks % tp == 0) list.push_back(probe_of(cluster, sizes.precision, ranks, kWidths * ranks, 64, tp));
   return list;
 }
 
@@ -78,7 +91,7 @@ bool complete(const MeasuredRun& run, const Probe& probe, int ranks) {
 
 /// Runs a probe, unless the folder holds its result already.
 Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, const Probe& probe, int ranks,
-                              const fs::path& work) {
+                              const std::string& backend, const fs::path& work) {
   const fs::path folder = work / probe.name;
   const fs::path file = folder / "plan.json";
   const fs::path records = folder / "run.json";
@@ -102,7 +115,9 @@ Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, c
                                     folder.string(),
                                     "--data",
                                     context.data.root.string(),
-                                    "--json"};
+                                    "--json",
+                                    "--backend",
+                                    backend};
   if (probe.collectives) words.emplace_back("--probe");
   FORETRAIN_TRY(const int code, run_child(program, words, {true, context.stop}));
   if (code == kInterrupted)
@@ -119,8 +134,12 @@ Result<void> add(const Context& context, const Probe& probe, const MeasuredRun& 
   const Program program = lower(probe.plan, semantics);
   for (const MeasuredRank& rank : run.ranks) add_ops(program, program.roles.front(), rank, all.ops);
   const Json& machine = run.environment["machine"];
-  all.source = fmt::format("measured here: {}, {} cores, {} ranks busy, LibTorch {}",
-                           machine.value("processor", "unknown processor"), machine.value("cores", 0), all.ranks,
+  const std::string where = run.environment.value("computes_on", "host");
+  const std::string device =
+      where != "host"
+          ? where
+          : fmt::format("{}, {} cores", machine.value("processor", "unknown processor"), machine.value("cores", 0));
+  all.source = fmt::format("measured here: {}, {} ranks busy, LibTorch {}", device, all.ranks,
                            run.environment.value("torch", "?"));
   return {};
 }
@@ -134,23 +153,24 @@ Result<Calibration> measured(const Context& context, const CalibrateOptions& opt
   FORETRAIN_TRY(const fs::path program, executor_program());
   Probes all;
   all.ranks = std::min(device_count(cluster), kMostBusy);
-  const std::vector<Probe> probes = probes_of(cluster, all.ranks, options.quick, options.steps);
+  const std::vector<Probe> probes = probes_of(cluster, all.ranks, options);
   for (std::size_t i = 0; i < probes.size(); ++i) {
     remark(fmt::format("probe {} of {}: {}", i + 1, probes.size(), probes[i].name));
-    FORETRAIN_TRY(const MeasuredRun run, run_probe(context, program, probes[i], all.ranks, work));
+    FORETRAIN_TRY(const MeasuredRun run, run_probe(context, program, probes[i], all.ranks, options.backend, work));
     if (auto added = add(context, probes[i], run, all); !added) return tl::unexpected<Error>(added.error());
   }
   return calibrate(all, cluster);
 }
 
-std::string text_of(const Calibration& c, const DeviceSpec& device, const std::string& file) {
-  const double fp32 = device.fp32 ? device.fp32->value : 0;
+std::string text_of(const Calibration& c, const DeviceSpec& device, bool half, const std::string& file) {
+  const auto& stated = half ? device.bf16 : device.fp32;
+  const double peak = stated ? stated->value : 0;
   std::string text = fmt::format("products   {:.1f} GFLOP/s forward, {:.1f} backward, {:.1f} us each\n",
-                                 fp32 * c.gemm.efficiency / 1e9, fp32 * c.gemm.efficiency * c.gemm.input_gradient / 1e9,
+                                 peak * c.gemm.efficiency / 1e9, peak * c.gemm.efficiency * c.gemm.input_gradient / 1e9,
                                  (c.gemm.overhead.value + c.memory.launch.value) * 1e6);
   for (const AttentionPoint& point : c.attention.heads)
     text += fmt::format("attention  {:.1f} GFLOP/s forward, {:.1f} backward, head width {}\n",
-                        fp32 * point.forward / 1e9, fp32 * point.backward / 1e9, point.head_dim);
+                        peak * point.forward / 1e9, peak * point.backward / 1e9, point.head_dim);
   text += fmt::format("memory     {:.1f} GB/s, {:.1f} us per kernel\n",
                       device.memory_bandwidth->value * c.memory.efficiency / 1e9, c.memory.launch.value * 1e6);
   return text + fmt::format("{} tables of collectives\nwritten to {}\n", c.collectives.size(), file);
@@ -173,7 +193,8 @@ int run_calibrate(const Context& context, const CalibrateOptions& options) {
   if (out.has_parent_path()) fs::create_directories(out.parent_path(), ignored);
   const std::string text = to_json(*calibration).dump(2) + "\n";
   if (const auto written = write_text_file(out, text); !written) return complain(written.error());
-  if (!options.json) return print_and(text_of(*calibration, cluster->device, out.string()), kDone);
+  if (!options.json)
+    return print_and(text_of(*calibration, cluster->device, options.backend != "gloo", out.string()), kDone);
   return print_and(Json{{"file", out.string()}, {"calibration", to_json(*calibration)}}.dump(2) + "\n", kDone);
 }
 

@@ -115,6 +115,7 @@ struct CalibrateOptions {
   std::string cluster = "cpu-host";  ///< whose device is measured, with as many ranks at once as it has
   std::string out;                   ///< file; empty: the user's calibrations
   std::string work;                  ///< folder of the probes, from which an interrupted calibration goes on
+  std::string backend = "gloo";      ///< of foretrain-run: with nccl the device is this machine's GPU
   int steps = 8;                     ///< of each probe; the first two are not measured
   std::string runs;                  ///< database file: learn from its runs instead of measuring
   std::vector<std::int64_t> of_runs; ///< numbers of these; empty: all that ended well
