@@ -92,8 +92,9 @@ void add_options(CLI::App& app, Arguments& a) {
                  "mpirun, PMI or srun")
       ->check(CLI::IsMember({"local", "env"}))
       ->capture_default_str();
-  app.add_option("--backend", a.backend,
-                 "What carries transfers: gloo, in the host's memory. nccl, rccl: between the GPUs of NVIDIA, AMD")
+  app.add_option(
+         "--backend", a.backend,
+         "gloo: the processor computes, transfers go through the host's memory. nccl, rccl: the GPUs of NVIDIA, AMD")
       ->check(CLI::IsMember({"gloo", "nccl", "rccl"}))
       ->capture_default_str();
   app.add_option("--seed", a.settings.seed, "Of weights and tokens")->capture_default_str();

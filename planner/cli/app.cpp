@@ -141,8 +141,9 @@ void add_run(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember({"local", "env", "slurm"}))
       ->capture_default_str();
   command
-      ->add_option("--backend", o.backend,
-                   "what carries transfers: gloo, in the host's memory. nccl, rccl: between the GPUs of NVIDIA, AMD")
+      ->add_option(
+          "--backend", o.backend,
+          "gloo: the processor computes, transfers go through the host's memory. nccl, rccl: the GPUs of NVIDIA, AMD")
       ->check(CLI::IsMember({"gloo", "nccl", "rccl"}))
       ->capture_default_str();
   command->add_option("--steps", o.steps, "optimizer steps")->check(CLI::Range(1, 1'000'000))->capture_default_str();
