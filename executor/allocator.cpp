@@ -3,8 +3,13 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <utility>
+
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
@@ -97,6 +102,14 @@ private:
 
 void install_counting_allocator() {
   static CountingAllocator allocator;
+#ifdef __GLIBC__
+  // What is freed is wanted again in the next block or step: without these glibc gives it back and faults it in anew.
+  constexpr int kMostByMap = 32 << 20; // the highest that glibc takes
+  constexpr int kPad = 64 << 20;
+  (void)mallopt(M_MMAP_THRESHOLD, kMostByMap);
+  (void)mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  (void)mallopt(M_TOP_PAD, kPad);
+#endif
   c10::SetCPUAllocator(&allocator, 255); // above LibTorch's own, whatever it is built with
 }
 

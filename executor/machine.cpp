@@ -1,5 +1,6 @@
 #include "executor/machine.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -42,14 +43,6 @@ Processor processor() {
     if (flags.find(" avx512f ") != std::string::npos) found.fp32_per_cycle = 64;
   }
   return found;
-}
-
-/// Those that this process may run on.
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 std::string first_line(const fs::path& file) {
@@ -97,6 +90,13 @@ Json gpus() {
 
 } // namespace
 
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
 Json describe_machine() {
   Json json = Json::object();
   std::array<char, 256> host{};
@@ -105,7 +105,7 @@ Json describe_machine() {
   if (!found.name.empty()) json["processor"] = found.name;
   if (found.mhz > 0) json["megahertz"] = found.mhz;
   json["fp32_per_cycle"] = found.fp32_per_cycle;
-  json["cores"] = cores();
+  json["cores"] = usable_cores();
   if (const int nodes = numa_nodes(); nodes > 0) json["numa_nodes"] = nodes;
   struct sysinfo memory {};
   if (::sysinfo(&memory) == 0) json["memory_bytes"] = static_cast<std::int64_t>(memory.totalram) * memory.mem_unit;

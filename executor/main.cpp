@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
-#include <thread>
 
 #include <unistd.h>
 
@@ -88,12 +87,11 @@ Result<void> launch_once(const Arguments& a, const Runnable& runnable, const std
   meeting.fingerprint = fingerprint_of(runnable, a.settings);
   meeting.silence = a.settings.timeout;
   FORETRAIN_TRY(const std::unique_ptr<RendezvousServer> server, RendezvousServer::listen(meeting));
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   LocalLaunch launch;
   launch.program = rank_program();
   launch.arguments = arguments_of_ranks(a, server->port());
   launch.world = world;
-  launch.threads = std::max(1, cores / world);
+  launch.threads = std::max(1, usable_cores() / world);
   launch.logs = a.logs;
   launch.environment = {kTokenVariable + std::string("=") + meeting.token};
   LaunchHooks hooks;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 namespace foretrain {
 namespace {
@@ -12,6 +13,15 @@ float quantile(std::vector<float>& samples, double share) {
   const auto at = static_cast<std::ptrdiff_t>(std::lround(share * static_cast<double>(samples.size() - 1)));
   std::nth_element(samples.begin(), samples.begin() + at, samples.end());
   return samples[static_cast<std::size_t>(at)];
+}
+
+/// Of the samples without the slowest and the fastest tenth: what ops take adds up to what a step takes, as medians of
+/// what is disturbed now and then do not.
+double middle_mean(std::vector<float> samples) {
+  std::sort(samples.begin(), samples.end());
+  const auto cut = static_cast<std::ptrdiff_t>(samples.size() / 10);
+  const double sum = std::accumulate(samples.begin() + cut, samples.end() - cut, 0.0);
+  return sum / static_cast<double>(static_cast<std::ptrdiff_t>(samples.size()) - 2 * cut);
 }
 
 } // namespace
@@ -34,6 +44,9 @@ Json OpTimes::to_json(int rank) const {
     for (std::vector<float> samples : samples_) list.push_back(static_cast<double>(quantile(samples, share)));
     times[name] = std::move(list);
   }
+  Json means = Json::array();
+  for (const std::vector<float>& samples : samples_) means.push_back(middle_mean(samples));
+  times["mean_s"] = std::move(means);
   return Json{{"rank", rank}, {"op_times", std::move(times)}};
 }
 

@@ -14,7 +14,8 @@ public:
   static constexpr std::size_t kMostSamples = 256;
 
   void add(const StepRecord& record);
-  /// `rank` and `op_times`: `samples`, and lists `median_s`, `p10_s`, `p90_s` with one entry per op.
+  /// `rank` and `op_times`: `samples`, and lists `median_s`, `p10_s`, `p90_s`, `mean_s` (without the
+  /// slowest and the fastest tenth) with one entry per op.
   [[nodiscard]] Json to_json(int rank) const;
   [[nodiscard]] bool empty() const { return samples_.empty(); }
 

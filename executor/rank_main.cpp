@@ -1,4 +1,5 @@
 #include "executor/arguments.h"
+#include "executor/blas_core.h"
 #include "executor/environment.h"
 #include "executor/run.h"
 
@@ -32,5 +33,6 @@ int run(Arguments& a) {
 } // namespace foretrain
 
 int main(int count, char** words) {
+  foretrain::choose_blas_core(words);
   return foretrain::run_program(count, words, &foretrain::run);
 }

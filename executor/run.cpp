@@ -11,6 +11,7 @@
 
 #include "core/spec/io.h"
 #include "executor/allocator.h"
+#include "executor/blas_core.h"
 #include "executor/checkpoint/hugging_face.h"
 #include "executor/checkpoint/saver.h"
 #include "executor/checkpoint/state.h"
@@ -92,6 +93,7 @@ Json header_of(const Runnable& runnable, const RunSettings& settings, const Devi
   json["semantics"] = runnable.program.semantics;
   json["machine"] = describe_machine();
   json["threads_per_rank"] = at::get_num_threads();
+  if (const std::string core = blas_core(); !core.empty()) json["blas_core"] = core;
   json["steps"] = settings.steps;
   json["first_step"] = settings.first_step;
   json["warmup"] = warmup_of(settings);

@@ -61,6 +61,7 @@ public:
   Pass(const AttentionShape& shape, const AttentionInputs& in)
       : shape_(shape), in_(in), queries_(static_cast<std::int64_t>(shape.query_positions.size())),
         keys_(static_cast<std::int64_t>(shape.key_positions.size())), sequences_(in.q.size(0) / queries_),
+        ascending_(std::is_sorted(shape.key_positions.begin(), shape.key_positions.end())),
         scale_(T(1 / std::sqrt(static_cast<double>(in.q.size(1) / shape.query)))) {}
 
   void forward(Tensor& out, Tensor& logsumexp) {
@@ -114,14 +115,26 @@ private:
 
   /// Scales a row of scores and hides keys; the largest that is left.
   T mask_row(const Tile& tile, std::int64_t row, T* scores) const {
+    constexpr T kHidden = -std::numeric_limits<T>::infinity();
     const std::int64_t query = shape_.query_positions[static_cast<std::size_t>(tile.first + row)];
     const std::int64_t* keys = shape_.key_positions.data() + tile.keys_first;
-    T largest = -std::numeric_limits<T>::infinity();
-    for (std::int64_t j = 0; j < tile.keys; ++j) {
-      scores[j] = sees(query, keys[j], shape_.window) ? scores[j] * scale_ : -std::numeric_limits<T>::infinity();
-      largest = std::max(largest, scores[j]);
+    if (!ascending_) {
+      T largest = kHidden;
+      for (std::int64_t j = 0; j < tile.keys; ++j) {
+        scores[j] = sees(query, keys[j], shape_.window) ? scores[j] * scale_ : kHidden;
+        largest = std::max(largest, scores[j]);
+      }
+      return largest;
     }
-    return largest;
+    // What the query sees is one run of the keys: no comparison for each.
+    const std::int64_t* end = std::upper_bound(keys, keys + tile.keys, query);
+    const std::int64_t* begin = shape_.window == 0 ? keys : std::upper_bound(keys, end, query - shape_.window);
+    std::fill(scores, scores + (begin - keys), kHidden);
+    std::fill(scores + (end - keys), scores + tile.keys, kHidden);
+    T* seen = scores + (begin - keys);
+    const std::int64_t count = end - begin;
+    for (std::int64_t j = 0; j < count; ++j) seen[j] *= scale_;
+    return largest_of<T>(count, [seen](std::int64_t j) { return seen[j]; });
   }
 
   /// Turns scores into probabilities under the statistics of all keys so far, and brings what earlier keys gave to
@@ -181,6 +194,7 @@ private:
   std::int64_t queries_;
   std::int64_t keys_;
   std::int64_t sequences_;
+  bool ascending_;
   T scale_;
 };
 

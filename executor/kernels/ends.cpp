@@ -62,9 +62,7 @@ template <class T> void row_maximum(const Tensor& logits, std::int64_t valid, Te
   S* top = maximum.data_ptr<S>();
   for (std::int64_t row = 0; row < logits.size(0); ++row) {
     const T* line = row_of<T>(logits, row);
-    S largest = -std::numeric_limits<S>::infinity(); // stays where this rank's part of the table is all padding
-    for (std::int64_t i = 0; i < valid; ++i) largest = std::max(largest, S(line[i]));
-    top[row] = largest;
+    top[row] = largest_of<S>(valid, [&](std::int64_t i) { return S(line[i]); }); // −∞ where all columns are padding
   }
 }
 

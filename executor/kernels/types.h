@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #include <ATen/ATen.h>
@@ -24,6 +26,22 @@ template <class S, class Value> S add_up(std::int64_t count, Value&& value) {
   S sum = 0;
   for (const S lane : lanes) sum += lane;
   return sum;
+}
+
+/// The largest value(i) for i < count, in interleaved parts as in `add_up`; −∞ of none.
+template <class S, class Value> S largest_of(std::int64_t count, Value&& value) {
+  constexpr std::int64_t kLanes = 8;
+  std::array<S, kLanes> lanes;
+  lanes.fill(-std::numeric_limits<S>::infinity());
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      S& top = lanes[static_cast<std::size_t>(lane)];
+      const S here = value(i + lane);
+      top = top < here ? here : top;
+    }
+  for (; i < count; ++i) lanes[0] = std::max(lanes[0], S(value(i)));
+  return *std::max_element(lanes.begin(), lanes.end());
 }
 
 /// Calls `body` with a value of the tensor's type: double, float or bfloat16.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -105,6 +106,33 @@ TEST_F(KillTest, EveryLossEndsCleanly) {
     expect_reports(world, lost);
     if (HasFailure()) FAIL() << text_of("err.txt");
   }
+}
+
+/// A launcher that is stopped cannot end anybody: its ranks hear nothing from it any more and end by themselves.
+TEST_F(KillTest, RanksOfAStoppedLauncherEndByThemselves) {
+  write("plan.json", plan_text(kLayouts[0]));
+  const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--timeout",
+                                std::to_string(kTimeout), "--out", at("run.json")});
+  const std::vector<pid_t> ranks = ranks_of(launcher, kWorlds[0]);
+  ASSERT_EQ(ranks.size(), static_cast<std::size_t>(kWorlds[0])) << text_of("err.txt");
+  const auto wait_for = [](auto&& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + kEnd;
+    while (!condition() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(20ms);
+    return condition();
+  };
+  ASSERT_TRUE(wait_for([&] { return text_of("out.txt").find("step    1") != std::string::npos; }))
+      << text_of("err.txt");
+  kill(launcher, SIGSTOP);
+  const bool ended = wait_for([&] { return std::none_of(ranks.begin(), ranks.end(), alive); });
+  kill(launcher, SIGCONT);
+  EXPECT_EQ(wait_at_most(launcher, kEnd), 1) << text_of("err.txt");
+  ASSERT_TRUE(ended);
+  bool gone = false;
+  for (const Json& line : lines_of("run.json"))
+    gone = gone || (line.contains("error") &&
+                    line["error"].get<std::string>().find("the rendezvous is gone") != std::string::npos);
+  EXPECT_TRUE(gone) << text_of("run.json");
+  EXPECT_TRUE(lines_of("run.json").back().contains("summary")) << text_of("run.json");
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "core/program/lower.h"
 #include "core/spec/io.h"
@@ -146,6 +147,23 @@ struct Mistake {
   int code;
   std::string says;
 };
+
+/// A file of records that takes no more, as on a full disk: all ranks end, the reason is said, what was written stands.
+TEST_F(ForetrainRun, RecordsThatCannotBeWrittenEndTheRun) {
+  write("plan.json", plan_text(R"("tp": 2)"));
+  std::signal(SIGXFSZ, SIG_IGN); // inherited: writes then fail
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{100'000, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const pid_t launcher = start({at("plan.json"), "--steps", "1000", "--ops", "all", "--out", at("run.json")});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(wait_for(launcher), 1);
+  EXPECT_NE(text_of("err.txt").find(at("run.json").string() + ": cannot be written"), std::string::npos)
+      << text_of("err.txt");
+  const std::string written = text_of("run.json");
+  EXPECT_NE(written.find("\"step\":0"), std::string::npos) << written.substr(0, 1000);
+}
 
 TEST_F(ForetrainRun, SaysWhatIsWrongBeforeItStarts) {
   const std::vector<Mistake> mistakes = {
