@@ -1,80 +1,23 @@
 #include "planner/calibrate.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "core/program/names.h"
 #include "core/program/places.h"
+#include "planner/least_squares.h"
+#include "planner/stragglers.h"
+#include "simulator/cost.h"
 
 namespace foretrain {
 namespace {
 
 constexpr std::size_t kFewestOps = 4;
-
-/// Σ coefficient · feature ≈ seconds.
-template <std::size_t N> struct Sample {
-  std::array<double, N> features{};
-  double seconds = 0;
-};
-
-/// Solves a x = b of size `n` by elimination with pivots; a column without a pivot gets 0.
-template <std::size_t N> std::array<double, N> solve(std::array<std::array<double, N + 1>, N> a) {
-  std::array<bool, N> used{};
-  std::array<int, N> row_of{};
-  row_of.fill(-1);
-  for (std::size_t column = 0; column < N; ++column) {
-    std::size_t best = N;
-    for (std::size_t row = 0; row < N; ++row)
-      if (!used[row] && (best == N || std::abs(a[row][column]) > std::abs(a[best][column]))) best = row;
-    if (best == N || std::abs(a[best][column]) < 1e-12) continue;
-    used[best] = true;
-    row_of[column] = static_cast<int>(best);
-    for (std::size_t row = 0; row < N; ++row) {
-      if (row == best) continue;
-      const double factor = a[row][column] / a[best][column];
-      for (std::size_t k = column; k <= N; ++k) a[row][k] -= factor * a[best][k];
-    }
-  }
-  std::array<double, N> x{};
-  for (std::size_t column = 0; column < N; ++column)
-    if (row_of[column] >= 0) {
-      const auto row = static_cast<std::size_t>(row_of[column]);
-      x[column] = a[row][N] / a[row][column];
-    }
-  return x;
-}
-
-/// Least squares of relative errors with coefficients that are not negative: the most negative is set to 0 until none
-/// is left. Features are scaled to their largest, so that the pivots compare.
-template <std::size_t N> std::array<double, N> fit(const std::vector<Sample<N>>& samples) {
-  std::array<double, N> scale{};
-  for (const Sample<N>& sample : samples)
-    for (std::size_t i = 0; i < N; ++i) scale[i] = std::max(scale[i], sample.features[i] / sample.seconds);
-  std::array<bool, N> off{};
-  for (std::size_t i = 0; i < N; ++i) off[i] = !(scale[i] > 0);
-  while (true) {
-    std::array<std::array<double, N + 1>, N> normal{};
-    for (const Sample<N>& sample : samples) {
-      std::array<double, N> f{};
-      for (std::size_t i = 0; i < N; ++i) f[i] = off[i] ? 0 : sample.features[i] / sample.seconds / scale[i];
-      for (std::size_t i = 0; i < N; ++i) {
-        for (std::size_t k = 0; k < N; ++k) normal[i][k] += f[i] * f[k];
-        normal[i][N] += f[i];
-      }
-    }
-    std::array<double, N> x = solve<N>(normal);
-    const auto lowest = std::min_element(x.begin(), x.end());
-    if (*lowest >= 0) {
-      for (std::size_t i = 0; i < N; ++i) x[i] = off[i] ? 0 : x[i] / scale[i];
-      return x;
-    }
-    off[static_cast<std::size_t>(lowest - x.begin())] = true;
-  }
-}
 
 enum class Family { products, attention, memory, mixed };
 
@@ -134,11 +77,64 @@ Result<MemoryFit> fit_memory(const std::vector<ProbedOp>& ops) {
   return MemoryFit{launch, per_byte};
 }
 
+/// So much per kernel and so much per byte where the samples tell the two apart: sizes differ enough, and most lie
+/// close to the line. Else the mean rate: an op that does its work only now and then (clipping) is right in the sum.
+MemoryFit fit_operator(const std::vector<Sample<2>>& samples) {
+  constexpr double kApart = 3;   // largest size over smallest
+  constexpr double kClose = 0.3; // root of the mean squared relative error
+  double bytes = 0;
+  double seconds = 0;
+  double least = samples.front().features[1];
+  double most = least;
+  for (const Sample<2>& sample : samples) {
+    bytes += sample.features[1];
+    seconds += sample.seconds;
+    least = std::min(least, sample.features[1]);
+    most = std::max(most, sample.features[1]);
+  }
+  const auto [launch, per_byte] = fit(samples);
+  double squares = 0;
+  for (const Sample<2>& sample : samples) {
+    const double found = launch * sample.features[0] + per_byte * sample.features[1];
+    squares += std::pow(found / sample.seconds - 1, 2);
+  }
+  const bool close = squares <= kClose * kClose * static_cast<double>(samples.size());
+  return most >= kApart * least && close ? MemoryFit{launch, per_byte} : MemoryFit{0, seconds / bytes};
+}
+
+/// Memory-bound operators that were seen often enough, each with its own figures.
+std::vector<OperatorModel> fit_operators(const std::vector<ProbedOp>& ops) {
+  std::map<std::pair<Segment, bool>, std::vector<Sample<2>>> by_kind;
+  for (const ProbedOp& op : ops) {
+    if (op.segment == Segment::none || family_of(op) != Family::memory || !(op.seconds > 0)) continue;
+    Sample<2> sample{{static_cast<double>(op.kernels.size()), 0}, op.seconds};
+    for (const Kernel& kernel : op.kernels) sample.features[1] += kernel.bytes;
+    if (sample.features[1] > 0) by_kind[{op.segment, works_on_gradients(op.pass)}].push_back(sample);
+  }
+  constexpr double kMost = 1e15; // where the time does not grow with the bytes
+  std::vector<OperatorModel> found;
+  for (const auto& [kind, samples] : by_kind) {
+    if (samples.size() < kFewestOps) continue;
+    const auto [launch, per_byte] = fit_operator(samples);
+    found.push_back({std::string(id_of(kind.first)), kind.second,
+                     BytesPerSecond(per_byte > 1 / kMost ? 1 / per_byte : kMost), Seconds(launch)});
+  }
+  return found;
+}
+
+/// Whether some op holds one of two features without the other, so that the two can be told apart.
+template <std::size_t N> bool apart(const std::vector<Sample<N>>& samples, std::size_t a, std::size_t b) {
+  return std::any_of(samples.begin(), samples.end(),
+                     [&](const Sample<N>& sample) { return (sample.features[a] > 0) != (sample.features[b] > 0); });
+}
+
 Result<void> set_products(const Probes& probes, const DeviceSpec& device, const MemoryFit& memory, GemmModel& gemm) {
-  std::vector<Sample<3>> samples; // kernels, forward, backward
+  constexpr std::size_t kInput = 2;
+  constexpr std::size_t kWeight = 3;
+  std::vector<Sample<4>> samples; // kernels, forward, gradient of inputs, gradient of weights
   for (const ProbedOp& op : probes.ops) {
     if (family_of(op) != Family::products || !(op.seconds > 0)) continue;
-    Sample<3> sample;
+    Sample<4> sample;
     sample.seconds = op.seconds;
     for (const Kernel& kernel : op.kernels) {
       if (kernel.kind == KernelKind::memory) {
@@ -147,16 +143,21 @@ Result<void> set_products(const Probes& probes, const DeviceSpec& device, const 
       }
       FORETRAIN_TRY(const double ideal, at_peak(kernel, device));
       sample.features[0] += 1;
-      sample.features[kernel.role == GemmRole::forward ? 1 : 2] += ideal;
+      sample.features[kernel.role == GemmRole::forward          ? 1
+                      : kernel.role == GemmRole::input_gradient ? kInput
+                                                                : kWeight] += ideal;
     }
     if (sample.seconds > op.seconds / 2) samples.push_back(sample);
   }
   if (samples.size() < kFewestOps) return fail("", "too few matrix products were probed");
-  const auto [per_kernel, forward, backward] = fit(samples);
+  const bool both = apart(samples, kInput, kWeight);
+  if (!both) // every op computes both gradients
+    for (Sample<4>& sample : samples) sample.features[kInput] += std::exchange(sample.features[kWeight], 0);
+  const auto [per_kernel, forward, input, weight] = fit(samples);
+  const auto relative = [forward](double to) { return to > 0 ? std::clamp(forward / to, 0.1, 2.0) : 1; };
   gemm.efficiency = share(forward);
-  const double relative = backward > 0 ? std::clamp(forward / backward, 0.1, 2.0) : 1;
-  gemm.input_gradient = relative; // one op computes both: they cannot be told apart
-  gemm.weight_gradient = relative;
+  gemm.input_gradient = relative(input);
+  gemm.weight_gradient = relative(both ? weight : input);
   gemm.overhead = Seconds(std::max(0.0, per_kernel - memory.launch));
   gemm.tail = 0;
   gemm.half_k = 0;
@@ -164,38 +165,48 @@ Result<void> set_products(const Probes& probes, const DeviceSpec& device, const 
   return {};
 }
 
+/// Attention works on blocks of queries and meets keys that a mask then hides: its work per counted FLOP falls with the
+/// length, as 1 + half_sequence / length.
 Result<void> set_attention(const Probes& probes, const DeviceSpec& device, const MemoryFit& memory,
                            AttentionModel& attention) {
-  struct Sums {
-    double ideal = 0;
-    double seconds = 0;
-  };
-  std::map<int, std::array<Sums, 2>> by_width;
+  std::map<std::pair<int, bool>, std::vector<Sample<2>>> by_kind; // head width, forward: at peak, at peak / length
   for (const ProbedOp& op : probes.ops) {
     if (family_of(op) != Family::attention) continue;
-    double rest = op.seconds;
-    double ideal = 0;
-    int width = 0;
-    bool forward = false;
+    Sample<2> sample;
+    sample.seconds = op.seconds;
+    std::pair<int, bool> kind;
     for (const Kernel& kernel : op.kernels) {
+      sample.seconds -= memory.launch;
       if (kernel.kind == KernelKind::memory) {
-        rest -= memory.launch + memory.per_byte * kernel.bytes;
+        sample.seconds -= memory.per_byte * kernel.bytes;
         continue;
       }
       FORETRAIN_TRY(const double seconds, at_peak(kernel, device));
-      ideal += seconds;
-      width = static_cast<int>(kernel.k);
-      forward = kernel.kind == KernelKind::attention_forward;
-      rest -= memory.launch;
+      sample.features[0] += seconds;
+      sample.features[1] += seconds / attention_length(kernel);
+      kind = {static_cast<int>(kernel.k), kernel.kind == KernelKind::attention_forward};
     }
-    if (!(rest > 0)) continue;
-    Sums& sums = by_width[width][forward ? 0 : 1];
-    sums.ideal += ideal;
-    sums.seconds += rest;
+    if (sample.seconds > 0 && sample.features[0] > 0 && kind.first > 0) by_kind[kind].push_back(sample);
   }
-  const auto rate = [](const Sums& sums) { return sums.ideal > 0 ? share(sums.seconds / sums.ideal) : 1.0; };
-  for (const auto& [width, sums] : by_width)
-    if (width > 0 && sums[0].ideal > 0) attention.heads.push_back({width, rate(sums[0]), rate(sums[1])});
+  // One half_sequence for all: the mean of what each kind says.
+  constexpr double kLongest = 1e6;
+  double sum = 0;
+  for (const auto& [kind, samples] : by_kind) {
+    const auto [whole, by_length] = fit(samples);
+    sum += whole > 0 ? std::min(by_length / whole, kLongest) : 0;
+  }
+  if (by_kind.empty()) return fail("", "no attention was probed");
+  attention.half_sequence = sum / static_cast<double>(by_kind.size());
+  const auto rate = [&](int width, bool forward) {
+    std::vector<Sample<1>> samples;
+    for (const Sample<2>& sample : by_kind[{width, forward}])
+      samples.push_back({{sample.features[0] + attention.half_sequence * sample.features[1]}, sample.seconds});
+    return samples.empty() ? 1.0 : share(fit(samples).front());
+  };
+  std::set<int> widths;
+  for (const auto& [kind, samples] : by_kind) widths.insert(kind.first);
+  for (const int width : widths)
+    if (by_kind.count({width, true}) > 0) attention.heads.push_back({width, rate(width, true), rate(width, false)});
   if (attention.heads.empty()) return fail("", "no attention was probed");
   return {};
 }
@@ -204,6 +215,7 @@ std::optional<TableKind> table_kind(const std::string& kind) {
   if (kind == "all-reduce") return TableKind::all_reduce;
   if (kind == "all-gather") return TableKind::all_gather;
   if (kind == "reduce-scatter") return TableKind::reduce_scatter;
+  if (kind == "all-to-all") return TableKind::all_to_all;
   return std::nullopt;
 }
 
@@ -246,6 +258,24 @@ void set_link(const Probes& probes, const ClusterSpec& cluster, FabricModel& fab
   fabric.steps_small = fabric.steps;
 }
 
+/// From how much longer collectives take between compute than by themselves.
+Result<double> spread_of(const Probes& probes, const ClusterSpec& cluster, const Calibration& calibration) {
+  FORETRAIN_TRY(const CostModel cost, CostModel::make(cluster, calibration, {Precision::fp32, false}));
+  double waited = 0;
+  double compute = 0;
+  for (const ProbedStep& step : probes.steps) {
+    GroupShape group;
+    group.size = step.ranks;
+    group.per_tier[0] = step.ranks;
+    double beyond = 0;
+    for (const ProbedStep::Transfer& transfer : step.transfers)
+      beyond += transfer.seconds - cost.collective(transfer.collective, group, transfer.dtype, transfer.bytes).seconds;
+    waited += beyond;
+    compute += step.compute * expected_maximum(step.ranks);
+  }
+  return compute > 0 ? std::clamp(waited / compute, 0.0, 1.0) : 0.0;
+}
+
 } // namespace
 
 void add_ops(const Program& program, const Role& role, const MeasuredRank& measured, std::vector<ProbedOp>& ops) {
@@ -253,8 +283,24 @@ void add_ops(const Program& program, const Role& role, const MeasuredRank& measu
   for_each_place(program, role, [&](const OpPlace&, const Op* op) {
     const std::size_t at = number++;
     if (op && op->kind == OpKind::compute && !op->kernels.empty() && at < measured.ops.size())
-      ops.push_back({op->kernels, measured.ops[at].median});
+      ops.push_back({op->kernels, measured.ops[at].typical(), op->segment, op->pass});
   });
+}
+
+ProbedStep step_of(const Program& program, const Role& role, const MeasuredRank& measured, int ranks) {
+  ProbedStep step;
+  step.ranks = ranks;
+  std::size_t number = 0;
+  for_each_place(program, role, [&](const OpPlace&, const Op* op) {
+    const std::size_t at = number++;
+    if (!op || at >= measured.ops.size()) return;
+    const double seconds = measured.ops[at].typical();
+    if (op->kind == OpKind::collective)
+      step.transfers.push_back({op->collective, op->dtype, op->bytes, seconds});
+    else
+      step.compute += seconds;
+  });
+  return step;
 }
 
 Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) {
@@ -267,6 +313,7 @@ Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) 
   result.memory.launch = Seconds(memory.launch);
   result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value);
   result.memory.host = 1;
+  result.operators = fit_operators(probes.ops);
   if (auto set = set_products(probes, device, memory, result.gemm); !set) return tl::unexpected<Error>(set.error());
   if (auto set = set_attention(probes, device, memory, result.attention); !set)
     return tl::unexpected<Error>(set.error());
@@ -275,6 +322,7 @@ Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) 
     set_link(probes, cluster, *fabric);
   }
   set_collectives(probes, cluster, result);
+  FORETRAIN_TRY(result.spread, spread_of(probes, cluster, result));
   // The ranks' processors move the bytes: while a transfer runs, as much compute is lost as the transfer takes.
   result.interference.inside = 0.5;
   result.interference.network = 0.5;
@@ -303,13 +351,13 @@ Result<Calibration> recalibrate(const Calibration& before, const Probes& probes,
   result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value);
   result.memory.evidence = Evidence::fitted;
   result.memory.source = probes.source;
+  result.operators = fit_operators(probes.ops);
   if (auto set = set_products(probes, device, memory, result.gemm); !set) return tl::unexpected<Error>(set.error());
   result.gemm.evidence = Evidence::fitted;
   result.gemm.source = probes.source;
   AttentionModel attention = result.attention;
   attention.heads.clear();
   if (set_attention(probes, device, memory, attention)) { // plans without attention ops leave it as it was
-    attention.half_sequence = 0;
     attention.half_blocks = 0;
     attention.overhead = Seconds(0);
     attention.evidence = Evidence::fitted;

@@ -29,9 +29,12 @@ void read_times(const Json& times, MeasuredRank& rank) {
   const auto medians = times.at("median_s").get<std::vector<double>>();
   const auto low = times.at("p10_s").get<std::vector<double>>();
   const auto high = times.at("p90_s").get<std::vector<double>>();
+  std::vector<double> means(medians.size());
+  if (times.contains("mean_s")) means = times.at("mean_s").get<std::vector<double>>();
   const int samples = times.at("samples").get<int>();
   rank.ops.clear();
-  for (std::size_t i = 0; i < medians.size(); ++i) rank.ops.push_back({samples, medians[i], low.at(i), high.at(i)});
+  for (std::size_t i = 0; i < medians.size(); ++i)
+    rank.ops.push_back({samples, medians[i], low.at(i), high.at(i), means.at(i)});
 }
 
 /// What was done after the checkpoint that a restart goes on from is done again.

@@ -16,6 +16,9 @@ struct OpTime {
   double median = 0; ///< seconds
   double p10 = 0;
   double p90 = 0;
+  double mean = 0; ///< without the slowest and the fastest tenth; 0: not written
+  /// What to add up over ops.
+  [[nodiscard]] double typical() const { return mean > 0 ? mean : median; }
 };
 
 /// One op of a step that was recorded in full.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/check.h"
+#include "core/program/names.h"
 
 namespace foretrain {
 namespace {
@@ -143,6 +144,7 @@ Result<CostModel> CostModel::make(const ClusterSpec& cluster, const Calibration&
   model.host_bandwidth_ = cluster.host_link ? cluster.host_link->value * calibration.memory.host : 0;
   model.set_tiers(cluster);
   model.set_tables(cluster);
+  if (auto set = model.set_operators(); !set) return tl::unexpected<Error>(set.error());
   return model;
 }
 
@@ -228,7 +230,32 @@ void CostModel::set_tables(const ClusterSpec& cluster) {
     });
 }
 
+bool works_on_gradients(Pass pass) {
+  return pass == Pass::backward || pass == Pass::input || pass == Pass::weight;
+}
+
+/// Operators that have figures of their own.
+Result<void> CostModel::set_operators() {
+  for (const OperatorModel& given : calibration_.operators) {
+    int segment = 0;
+    while (segment < kSegments && id_of(static_cast<Segment>(segment)) != given.op) ++segment;
+    if (segment == kSegments)
+      return fail("", "calibration '" + calibration_.name + "': no operator is called '" + given.op + "'",
+                  "foretrain program prints the names of a plan's ops");
+    operators_[static_cast<std::size_t>(segment)][given.backward ? 1 : 0] = {true, given.bandwidth.value,
+                                                                             given.launch.value};
+  }
+  return {};
+}
+
 Cost CostModel::compute(const Op& op) const {
+  const Operator& own = operators_[static_cast<std::size_t>(op.segment)][works_on_gradients(op.pass) ? 1 : 0];
+  if (own.known && std::all_of(op.kernels.begin(), op.kernels.end(),
+                               [](const Kernel& kernel) { return kernel.kind == KernelKind::memory; })) {
+    Cost cost{0, calibration_.memory.evidence};
+    for (const Kernel& kernel : op.kernels) cost.seconds += own.launch + kernel.bytes / own.bandwidth;
+    return cost;
+  }
   Cost sum;
   for (const Kernel& each : op.kernels) {
     const Cost cost = kernel(each);

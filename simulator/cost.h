@@ -16,6 +16,12 @@
 /// docs/formulas.md, "Kernel time" and "Collectives".
 namespace foretrain {
 
+/// Whether an op works on gradients: what `OperatorModel::backward` tells apart.
+[[nodiscard]] bool works_on_gradients(Pass pass);
+/// Of an attention kernel: twice the keys that a query meets in the mean, from the executed work (2 FLOP per
+/// multiply-add, backward 2.5 times forward); the length of a sequence under a causal mask.
+[[nodiscard]] double attention_length(const Kernel& kernel);
+
 inline constexpr int kTiers = 6; ///< levels of the network that a GroupShape can tell apart
 
 struct Cost {
@@ -56,7 +62,8 @@ public:
   /// One kernel, its launch gap included. Products carry the tokens in `m` for every role (grouped ones: tokens per
   /// expert); a weight gradient of m tokens is an n × k matrix, an input gradient m × n summed over k.
   [[nodiscard]] Cost kernel(const Kernel& kernel) const;
-  /// Sum of the op's kernels; the host's own floor is the caller's.
+  /// Sum of the op's kernels; the host's own floor is the caller's. An op of memory-bound kernels alone that the
+  /// calibration lists runs at its figures.
   [[nodiscard]] Cost compute(const Op& op) const;
 
   /// `bytes` as in `Op::bytes`: whole tensor (all-reduce, all-gather, reduce-scatter, broadcast), sent per rank with
@@ -91,6 +98,7 @@ public:
 private:
   static constexpr int kSizes = 44; ///< grid of log2 bytes: 0 … 43 (8 TiB)
   static constexpr int kKinds = 4;
+  static constexpr int kSegments = static_cast<int>(Segment::linear_mixer) + 1; // the last one
 
   struct Tier {
     double bandwidth = 0; ///< per rank, after oversubscription and background load
@@ -127,6 +135,7 @@ private:
   }
   void set_tiers(const ClusterSpec& cluster);
   void set_tables(const ClusterSpec& cluster);
+  Result<void> set_operators();
   [[nodiscard]] CostModel over(const ClusterSpec& cluster) const;
   [[nodiscard]] double anchored(const CollectiveTable& table, int log2_bytes) const;
 
@@ -154,6 +163,13 @@ private:
   std::array<Tier, kTiers> tiers_{};
   int tier_count_ = 0;
   std::array<std::vector<Table>, kKinds> tables_; ///< by (per_node, nodes)
+  /// Of Calibration::operators, by segment, forward and backward; `known` where there is one.
+  struct Operator {
+    bool known = false;
+    double bandwidth = 0;
+    double launch = 0;
+  };
+  std::array<std::array<Operator, 2>, kSegments> operators_{};
 };
 
 } // namespace foretrain

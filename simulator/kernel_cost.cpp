@@ -104,6 +104,13 @@ double attention_efficiency(const AttentionModel& model, std::int64_t head_dim, 
 
 } // namespace
 
+double attention_length(const Kernel& kernel) {
+  const double forward = kernel.flop / (kernel.kind == KernelKind::attention_forward ? 1.0 : 2.5);
+  const double keys = forward / (2.0 * static_cast<double>(kernel.batch) * std::max(1, kernel.heads) *
+                                 static_cast<double>(kernel.m) * static_cast<double>(kernel.k + kernel.v_dim));
+  return std::max(1.0, 2 * keys);
+}
+
 double CostModel::gemm_efficiency(DType dtype) const {
   const GemmModel& gemm = calibration_.gemm;
   switch (dtype) {
@@ -163,11 +170,7 @@ double CostModel::attention_seconds(const Kernel& kernel) const {
   const double peak = peak_[static_cast<std::size_t>(attention_dtype(kernel.dtype))];
   FORETRAIN_CHECK(peak > 0, "attention runs in a dtype that the device has");
   const bool forward = kernel.kind == KernelKind::attention_forward;
-  // Mean keys that a query meets, from the executed work: 2 FLOP per multiply-add, backward 2.5 times forward.
-  const double pairs = kernel.flop / (forward ? 1.0 : 2.5) /
-                       (2.0 * static_cast<double>(kernel.batch) * std::max(1, kernel.heads) *
-                        static_cast<double>(kernel.m) * static_cast<double>(kernel.k + kernel.v_dim));
-  const double sequence = std::max(1.0, 2 * pairs);
+  const double sequence = attention_length(kernel);
   const double blocks =
       static_cast<double>(kernel.batch * divide_up(kernel.m, kQueryBlock)) * std::max(1, kernel.heads);
   double efficiency = attention_efficiency(model, kernel.k, forward);

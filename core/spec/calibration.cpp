@@ -91,6 +91,15 @@ template <> struct Described<MemoryModel> {
                  required("source", &MemoryModel::source, "where they come from")};
   static Result<void> check(const MemoryModel& value, const Where& where) { return check_source(value, where); }
 };
+template <> struct Described<OperatorModel> {
+  static constexpr const char* name = "operator";
+  static constexpr const char* doc = "Speed of one kind of memory-bound operator.";
+  static constexpr auto members =
+      std::tuple{required("op", &OperatorModel::op, "its name in a Program"),
+                 optional("backward", &OperatorModel::backward, "of gradients"),
+                 required("bandwidth", &OperatorModel::bandwidth, "of the bytes that it moves").between(1, 1e15),
+                 required("launch", &OperatorModel::launch, "per kernel").between(0, 1)};
+};
 template <> struct Described<FabricModel> {
   static constexpr const char* name = "fabric";
   static constexpr const char* doc = "Alpha-beta constants of one kind of link.";
@@ -160,6 +169,7 @@ template <> struct Described<Calibration> {
       required("attention", &Calibration::attention, "flash attention"),
       required("grouped", &Calibration::grouped, "grouped products of experts"),
       required("memory", &Calibration::memory, "memory-bound kernels"),
+      optional("operators", &Calibration::operators, "memory-bound operators that run at figures of their own"),
       optional("inner_link", &Calibration::inner_link, "scale-up link of the tables").between(1, 1e15),
       required("inner", &Calibration::inner, "links inside the scale-up domain"),
       required("network", &Calibration::network, "links between nodes"),

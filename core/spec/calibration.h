@@ -76,6 +76,16 @@ struct MemoryModel {
   bool operator==(const MemoryModel&) const = default;
 };
 
+/// Speed of one kind of memory-bound operator of this device: those of a processor differ in arithmetic, and in whether
+/// what they move lies in a cache. An operator that is not listed runs at `MemoryModel`'s figures.
+struct OperatorModel {
+  std::string op;           ///< as ops are named in a Program: "norm", "optimizer"
+  bool backward = false;    ///< of gradients
+  BytesPerSecond bandwidth; ///< of the bytes that its kernels move
+  Seconds launch;           ///< per kernel
+  bool operator==(const OperatorModel&) const = default;
+};
+
 /// Alpha-beta constants of one kind of link. A step of a ring costs `steps` link latencies.
 struct FabricModel {
   double efficiency = 0;     ///< share of the link that rings reach with large messages
@@ -126,6 +136,7 @@ struct Calibration {
   AttentionModel attention;
   GroupedModel grouped;
   MemoryModel memory;
+  std::vector<OperatorModel> operators;     ///< evidence and source are those of `memory`
   std::optional<BytesPerSecond> inner_link; ///< scale-up link that the tables with nodes = 1 were measured on
   FabricModel inner;                        ///< inside the scale-up domain
   FabricModel network;                      ///< between nodes

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/io.h"
+#include "planner/stragglers.h"
 #include "simulator/cost.h"
 #include "tests/support/places.h"
 
@@ -12,11 +13,15 @@ namespace foretrain {
 namespace {
 
 // A machine that is known: what calibrate finds must predict it.
-constexpr double kLaunch = 3e-6;   ///< per kernel
-constexpr double kOverhead = 5e-6; ///< more per product
-constexpr double kForward = 60e9;  ///< FLOP/s of products
-constexpr double kBackward = 50e9;
+constexpr double kLaunch = 3e-6;    ///< per kernel
+constexpr double kOverhead = 5e-6;  ///< more per product
+constexpr double kForward = 60e9;   ///< FLOP/s of products
+constexpr double kInput = 50e9;     ///< of gradients of inputs
+constexpr double kWeight = 70e9;    ///< of gradients of weights
 constexpr double kAttention = 20e9; ///< forward
+constexpr double kHidden = 96;      ///< keys that a block meets and a mask hides
+constexpr double kCached = 30e9;    ///< of norms, which stay in a cache
+constexpr double kLate = 0.2;       ///< spread of ranks
 constexpr double kAttentionBack = 15e9;
 constexpr double kBandwidth = 8e9;
 constexpr double kAlpha = 40e-6; ///< of a send
@@ -55,6 +60,22 @@ Kernel stream(double bytes) {
   return kernel;
 }
 
+double attention_seconds(std::int64_t tokens, bool forward) {
+  return kLaunch + attention(tokens, forward).flop * (1 + kHidden / static_cast<double>(tokens)) /
+                       (forward ? kAttention : kAttentionBack);
+}
+
+/// A step of two ranks with so many collectives of `bytes`, in which each waits for the other.
+ProbedStep late_step(double bytes, int count) {
+  ProbedStep step;
+  step.ranks = 2;
+  step.compute = 0.5;
+  const double each = kAlpha + bytes / 2 / kLink + kLate * expected_maximum(2) * step.compute / count;
+  for (int i = 0; i < count; ++i)
+    step.transfers.push_back({Collective::all_gather, DType::fp32, Bytes(static_cast<std::int64_t>(bytes)), each});
+  return step;
+}
+
 Probes probes() {
   Probes all;
   all.ranks = 2;
@@ -64,9 +85,10 @@ Probes probes() {
     const Kernel input = product(size, size, 64, GemmRole::input_gradient);
     const Kernel weight = product(size, size, 64, GemmRole::weight_gradient);
     all.ops.push_back({{forward}, kLaunch + kOverhead + forward.flop / kForward});
-    all.ops.push_back({{input, weight}, 2 * (kLaunch + kOverhead) + 2 * input.flop / kBackward});
-    all.ops.push_back({{attention(size, true)}, kLaunch + attention(size, true).flop / kAttention});
-    all.ops.push_back({{attention(size, false)}, kLaunch + attention(size, false).flop / kAttentionBack});
+    all.ops.push_back({{input}, kLaunch + kOverhead + input.flop / kInput});
+    all.ops.push_back({{weight}, kLaunch + kOverhead + weight.flop / kWeight});
+    all.ops.push_back({{attention(size, true)}, attention_seconds(size, true)});
+    all.ops.push_back({{attention(size, false)}, attention_seconds(size, false)});
     const double bytes = static_cast<double>(size * size) * 16;
     all.ops.push_back({{stream(bytes), stream(2 * bytes)}, 2 * kLaunch + 3 * bytes / kBandwidth});
     all.collectives.push_back({"all-gather", 2, bytes, kAlpha + bytes / 2 / kLink});
@@ -92,9 +114,11 @@ TEST(Calibrate, FindsAMachineThatIsKnown) {
   const Kernel forward = product(300, 200, 100, GemmRole::forward);
   expect(forward, kLaunch + kOverhead + forward.flop / kForward);
   const Kernel weight = product(300, 200, 100, GemmRole::weight_gradient);
-  expect(weight, kLaunch + kOverhead + weight.flop / kBackward);
-  expect(attention(300, true), kLaunch + attention(300, true).flop / kAttention);
-  expect(attention(300, false), kLaunch + attention(300, false).flop / kAttentionBack);
+  expect(weight, kLaunch + kOverhead + weight.flop / kWeight);
+  const Kernel input = product(300, 200, 100, GemmRole::input_gradient);
+  expect(input, kLaunch + kOverhead + input.flop / kInput);
+  expect(attention(300, true), attention_seconds(300, true));
+  expect(attention(300, false), attention_seconds(300, false));
   expect(stream(1e6), kLaunch + 1e6 / kBandwidth);
   EXPECT_NEAR(cost->transfer(0, Bytes(1 << 20)).seconds / (kAlpha + (1 << 20) / kLink), 1, kSame);
 
@@ -106,6 +130,74 @@ TEST(Calibrate, FindsAMachineThatIsKnown) {
       cost->collective(Collective::all_gather, pair, DType::fp32, Bytes(static_cast<std::int64_t>(bytes)));
   EXPECT_LE(gather.evidence, Evidence::interpolated);
   EXPECT_NEAR(gather.seconds / (kAlpha + bytes / 2 / kLink), 1, 0.02); // between sizes of the table's grid
+}
+
+TEST(Calibrate, TakesBothGradientsForEquallyFastWhereEveryOpComputesBoth) {
+  Probes both = probes();
+  std::erase_if(both.ops, [](const ProbedOp& op) {
+    const Kernel& kernel = op.kernels.front();
+    return kernel.kind == KernelKind::gemm && kernel.role != GemmRole::forward;
+  });
+  for (const std::int64_t size : {64, 128, 256, 512}) {
+    const Kernel input = product(size, size, 64, GemmRole::input_gradient);
+    const Kernel weight = product(size, size, 64, GemmRole::weight_gradient);
+    both.ops.push_back({{input, weight}, 2 * (kLaunch + kOverhead) + 2 * input.flop / kInput});
+  }
+  const auto found = calibrate(both, cluster());
+  ASSERT_TRUE(found) << to_string(found.error());
+  EXPECT_NEAR(found->gemm.input_gradient, kInput / kForward, kSame);
+  EXPECT_NEAR(found->gemm.weight_gradient, kInput / kForward, kSame);
+}
+
+TEST(Calibrate, GivesOperatorsFiguresOfTheirOwn) {
+  Probes all = probes();
+  for (const double bytes : {1e5, 2e5, 4e5, 8e5}) {
+    all.ops.push_back({{stream(bytes)}, kLaunch + bytes / kCached, Segment::norm, Pass::forward});
+    all.ops.push_back({{stream(bytes)}, 2 * kLaunch + bytes / kCached * 2, Segment::norm, Pass::input});
+    all.ops.push_back({{stream(1e9)}, 1e9 / kBandwidth, Segment::optimizer, Pass::forward});
+    all.ops.push_back({{stream(bytes)}, bytes / kBandwidth, Segment::gradient_norm, Pass::forward});
+    all.ops.push_back({{stream(bytes)}, 1e-9, Segment::gradient_norm, Pass::forward});
+  }
+  all.ops.push_back({{stream(1e5)}, kLaunch + 1e5 / kBandwidth, Segment::rope, Pass::forward}); // too few of these
+  const ClusterSpec machine = cluster();
+  const auto found = calibrate(all, machine);
+  ASSERT_TRUE(found) << to_string(found.error());
+  const auto read = calibration_from(to_json(*found), "calibration.json");
+  ASSERT_TRUE(read) << to_string(read.error());
+  ASSERT_EQ(read->operators.size(), 4U); // and two that are seen at one size, or do their work now and then
+  for (const OperatorModel& each : read->operators)
+    if (each.op == "optimizer" || each.op == "gradient_norm") {
+      EXPECT_NEAR(each.bandwidth.value / (each.op == "optimizer" ? kBandwidth : 2 * kBandwidth), 1, kSame) << each.op;
+      EXPECT_EQ(each.launch.value, 0) << each.op;
+    }
+  const auto cost = CostModel::make(machine, *read, {Precision::fp32, false});
+  ASSERT_TRUE(cost) << to_string(cost.error());
+  Op op;
+  op.kernels = {stream(3e5), stream(1e5)};
+  op.segment = Segment::norm;
+  EXPECT_NEAR(cost->compute(op).seconds / (2 * kLaunch + 4e5 / kCached), 1, kSame);
+  op.pass = Pass::backward;
+  EXPECT_NEAR(cost->compute(op).seconds / (4 * kLaunch + 4e5 / kCached * 2), 1, kSame);
+  op.segment = Segment::rope; // as memory-bound ops in general
+  EXPECT_DOUBLE_EQ(cost->compute(op).seconds, cost->kernel(stream(3e5)).seconds + cost->kernel(stream(1e5)).seconds);
+
+  Calibration unknown = *read;
+  unknown.operators.front().op = "nrom";
+  const auto refused = CostModel::make(machine, unknown, {Precision::fp32, false});
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("nrom"), std::string::npos);
+}
+
+TEST(Calibrate, FindsHowMuchLaterTheLastRankComes) {
+  Probes all = probes();
+  const double bytes = 128 * 128 * 16;
+  all.steps.push_back(late_step(bytes, 100));
+  const auto found = calibrate(all, cluster());
+  ASSERT_TRUE(found) << to_string(found.error());
+  EXPECT_NEAR(found->spread, kLate, 0.01); // times between sizes of the table's grid are interpolated
+  all.steps.front().compute = 100;         // as long as they take by themselves
+  for (ProbedStep::Transfer& transfer : all.steps.front().transfers) transfer.seconds = kAlpha;
+  EXPECT_EQ(calibrate(all, cluster())->spread, 0);
 }
 
 TEST(Calibrate, LearnsFromOrdinaryOpsAndKeepsWhatTheyDoNotShow) {
@@ -121,6 +213,7 @@ TEST(Calibrate, LearnsFromOrdinaryOpsAndKeepsWhatTheyDoNotShow) {
   EXPECT_DOUBLE_EQ(after->gemm.efficiency, whole.gemm.efficiency);
   EXPECT_EQ(after->memory.launch, whole.memory.launch);
   EXPECT_EQ(after->attention.heads, whole.attention.heads);
+  EXPECT_EQ(after->operators, whole.operators);
   EXPECT_EQ(after->collectives, before.collectives);
   EXPECT_EQ(after->inner, before.inner);
   EXPECT_EQ(after->spread, before.spread);

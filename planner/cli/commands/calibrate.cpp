@@ -25,21 +25,31 @@ struct Sizes {
   std::vector<int> widths;
   std::vector<int> lengths;
   Precision precision = Precision::fp32;
+  bool in_caches = false; ///< a processor: the weights of two layers would stay in its caches
 };
 Sizes sizes_of(const CalibrateOptions& options) {
   if (options.backend == "gloo")
-    return options.quick ? Sizes{{256, 512}, {128, 256}} : Sizes{{256, 512, 1024}, {128, 256, 512}};
+    return options.quick ? Sizes{{256, 512}, {128, 256}, Precision::fp32, true}
+                         : Sizes{{256, 512, 1024}, {128, 256, 512}, Precision::fp32, true};
   return options.quick ? Sizes{{1024, 2048}, {1024, 2048}, Precision::bf16}
                        : Sizes{{1024, 2048, 4096}, {1024, 2048, 4096}, Precision::bf16};
 }
 
-/// A small plan whose ops are measured, or whose collectives are timed over sizes.
+/// A plan whose ops are measured, or whose collectives are timed over sizes, or whose step is full of collectives.
+enum class ProbeKind { ops, collectives, step };
 struct Probe {
   std::string name;
   Plan plan;
   int steps = 1;
-  bool collectives = false;
+  ProbeKind kind = ProbeKind::ops;
 };
+
+/// So many that weights, gradients and optimizer state lie in memory and not in caches, as in a real step.
+int layers_of(int hidden) {
+  constexpr double kParameters = 30e6;
+  constexpr double kPerLayer = 11.25; ///< squares of the hidden width, with half the key heads and 11/4 of it inside
+  return std::max(2, static_cast<int>(kParameters / (kPerLayer * hidden * hidden)));
+}
 
 ModelSpec model_of(int hidden) {
   ModelSpec model;
@@ -54,8 +64,10 @@ ModelSpec model_of(int hidden) {
   return model;
 }
 
-Probe probe_of(const ClusterSpec& cluster, Precision precision, int ranks, int hidden, int sequence, int tp) {
+Probe probe_of(const ClusterSpec& cluster, Precision precision, int ranks, int hidden, int sequence, int tp,
+               ProbeKind kind) {
   Probe probe;
+  probe.kind = kind;
   probe.plan.model = model_of(hidden);
   if (tp > 1) probe.plan.model.kv_heads = probe.plan.model.heads; // tp divides both
   probe.plan.cluster = cluster;
@@ -66,26 +78,47 @@ Probe probe_of(const ClusterSpec& cluster, Precision precision, int ranks, int h
   probe.plan.layout.tp = tp;
   probe.plan.layout.dp_shard = ranks / tp;
   probe.plan.layout.sharding.kind = ShardingKind::none;
-  probe.collectives = tp > 1;
-  probe.name = tp > 1 ? fmt::format("collectives-{}", tp) : fmt::format("hidden-{}-tokens-{}", hidden, sequence);
+  switch (kind) {
+  case ProbeKind::ops:
+    probe.name = fmt::format("hidden-{}-tokens-{}", hidden, sequence);
+    break;
+  case ProbeKind::collectives:
+    probe.name = fmt::format("collectives-{}", tp);
+    break;
+  case ProbeKind::step:
+    probe.plan.job.global_batch = 2;
+    probe.plan.layout.sequence_parallel = true;
+    probe.name = fmt::format("step-{}", tp);
+    break;
+  }
   return probe;
 }
 
 std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, const CalibrateOptions& options) {
   std::vector<Probe> list;
   const Sizes sizes = sizes_of(options);
+  const auto add = [&](int hidden, int sequence, int tp, ProbeKind kind) {
+    list.push_back(probe_of(cluster, sizes.precision, ranks, hidden, sequence, tp, kind));
+    if (kind != ProbeKind::collectives) list.back().steps = options.steps;
+  };
   for (const int hidden : sizes.widths)
-    for (const int sequence : sizes.lengths)
-      list.push_back(probe_of(cluster, sizes.precision, ranks, hidden, sequence, 1));
-  for (Probe& probe : list) probe.steps = options.steps;
+    for (const int sequence : sizes.lengths) {
+      add(hidden, sequence, 1, ProbeKind::ops);
+      if (sizes.in_caches) list.back().plan.model.layers = layers_of(hidden);
+    }
+  constexpr int kStepWidth = 512;
+  if (sizes.in_caches && ranks > 1 && (kStepWidth / kWidths) % ranks == 0) {
+    add(kStepWidth, 128, ranks, ProbeKind::step);
+    list.back().plan.model.layers = layers_of(kStepWidth);
+  }
   for (int tp = 2; tp <= ranks; tp *= 2)
-    if (ranks % tp == 0) list.push_back(probe_of(cluster, sizes.precision, ranks, kWidths * ranks, 64, tp));
+    if (ranks % tp == 0) add(kWidths * ranks, 64, tp, ProbeKind::collectives);
   return list;
 }
 
 bool complete(const MeasuredRun& run, const Probe& probe, int ranks) {
   if (!run.failure.empty() || run.ranks.size() != static_cast<std::size_t>(ranks)) return false;
-  if (probe.collectives) return !run.probes.empty();
+  if (probe.kind == ProbeKind::collectives) return !run.probes.empty();
   return std::all_of(run.ranks.begin(), run.ranks.end(), [](const MeasuredRank& rank) { return !rank.ops.empty(); });
 }
 
@@ -118,7 +151,7 @@ Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, c
                                     "--json",
                                     "--backend",
                                     backend};
-  if (probe.collectives) words.emplace_back("--probe");
+  if (probe.kind == ProbeKind::collectives) words.emplace_back("--probe");
   FORETRAIN_TRY(const int code, run_child(program, words, {true, context.stop}));
   if (code == kInterrupted)
     return tl::unexpected<Error>(Error{Error::Kind::cancelled, "interrupted; the probes done so far are kept", "", ""});
@@ -129,10 +162,15 @@ Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, c
 
 Result<void> add(const Context& context, const Probe& probe, const MeasuredRun& run, Probes& all) {
   all.collectives.insert(all.collectives.end(), run.probes.begin(), run.probes.end());
-  if (probe.collectives) return {};
+  if (probe.kind == ProbeKind::collectives) return {};
   FORETRAIN_TRY(const Semantics semantics, context.data.semantics(probe.plan.job.semantics));
   const Program program = lower(probe.plan, semantics);
-  for (const MeasuredRank& rank : run.ranks) add_ops(program, program.roles.front(), rank, all.ops);
+  for (const MeasuredRank& rank : run.ranks) {
+    if (probe.kind == ProbeKind::step)
+      all.steps.push_back(step_of(program, program.roles.front(), rank, probe.plan.layout.tp));
+    else
+      add_ops(program, program.roles.front(), rank, all.ops);
+  }
   const Json& machine = run.environment["machine"];
   const std::string where = run.environment.value("computes_on", "host");
   const std::string device =

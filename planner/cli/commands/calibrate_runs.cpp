@@ -45,7 +45,7 @@ Result<void> add_run(const Context& context, const Store& store, const Learned& 
     }
     const auto number = static_cast<std::size_t>(op.op);
     if (ranks[rank].ops.size() <= number) ranks[rank].ops.resize(number + 1);
-    ranks[rank].ops[number] = {op.samples, op.median.value, op.p10.value, op.p90.value};
+    ranks[rank].ops[number] = {op.samples, op.median.value, op.p10.value, op.p90.value, 0};
     stages[rank] = op.stage;
   }
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
