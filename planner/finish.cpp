@@ -75,10 +75,6 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
     prediction.notes.push_back(std::to_string(plan.cluster.ranks_per_processor) +
                                " ranks share a processor: the device's figures are taken as one rank's share, which a "
                                "rank that waits does not lend");
-  if (plan.model.qk_norm != QkNorm::none)
-    prediction.notes.push_back(
-        "norms of queries and keys count as parameters only: their time and the inputs that they "
-        "keep are not modelled");
   if (!capacity)
     prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
   if (plan.layout.pp > 1)

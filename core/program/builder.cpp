@@ -114,6 +114,7 @@ int BlockBuilder::parameter(Parameter parameter) {
 
 int BlockBuilder::adapter(Parameter parameter) {
   parameter.name = prefix_ + parameter.name;
+  if (parameter.replicated_tp && context_.sp) parameter.partial_tp = true;
   for (std::size_t i = 0; i < block_.parameters.size(); ++i)
     if (block_.parameters[i].name == parameter.name) return static_cast<int>(i);
   block_.parameters.push_back(std::move(parameter));

@@ -163,6 +163,8 @@ struct Parameter {
   bool replicated_tp = false;      ///< every tensor-parallel rank holds it (norms, router)
   bool quantised = false;          ///< of a linear layer whose products run in 8 or 4 bits
   bool frozen = false;             ///< not trained: no gradient, no optimizer state
+  bool partial_tp = false; ///< of those on every tp rank: each has a part of the gradient, from its own tokens under
+                           ///< sequence parallelism or from its own heads; summed over tp at the step's end
   [[nodiscard]] std::int64_t local_elements() const {
     std::int64_t product = 1;
     for (const std::int64_t extent : local) product *= extent;

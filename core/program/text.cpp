@@ -81,8 +81,9 @@ void add_block(std::string& out, std::size_t index, const Block& block) {
   out += fmt::format("\nblock {} {} \"{}\"\n", index, id_of(block.kind), block.name);
   for (std::size_t i = 0; i < block.parameters.size(); ++i) {
     const Parameter& p = block.parameters[i];
-    out += fmt::format("  weight {} {} {} here {}{}{}\n", i, p.name, shape_text(p.shape), shape_text(p.local),
-                       p.expert ? ", expert" : "", p.replicated_tp ? ", on every tp rank" : "");
+    out += fmt::format("  weight {} {} {} here {}{}{}{}\n", i, p.name, shape_text(p.shape), shape_text(p.local),
+                       p.expert ? ", expert" : "", p.replicated_tp ? ", on every tp rank" : "",
+                       p.partial_tp ? ", gradient in parts" : "");
   }
   for (std::size_t i = 0; i < block.buffers.size(); ++i) {
     const Buffer& b = block.buffers[i];

@@ -78,7 +78,8 @@ Json block_json(const Block& block) {
                                   {"shape", p.shape},
                                   {"local", p.local},
                                   {"expert", p.expert},
-                                  {"replicated_tp", p.replicated_tp}});
+                                  {"replicated_tp", p.replicated_tp},
+                                  {"partial_tp", p.partial_tp}});
   json["buffers"] = Json::array();
   for (const Buffer& b : block.buffers)
     json["buffers"].push_back({{"name", b.name},

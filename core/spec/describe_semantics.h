@@ -28,10 +28,14 @@ template <> struct EnumNames<KeptOutput> {
 };
 
 template <> struct EnumNames<BlockFeature> {
-  static constexpr std::array names = {
-      std::pair{BlockFeature::parallel, "parallel"}, std::pair{BlockFeature::joint_parallel, "joint-parallel"},
-      std::pair{BlockFeature::norms_after, "norms-after"}, std::pair{BlockFeature::norms_around, "norms-around"},
-      std::pair{BlockFeature::softcap, "softcap"}};
+  static constexpr std::array names = {std::pair{BlockFeature::parallel, "parallel"},
+                                       std::pair{BlockFeature::joint_parallel, "joint-parallel"},
+                                       std::pair{BlockFeature::norms_after, "norms-after"},
+                                       std::pair{BlockFeature::norms_around, "norms-around"},
+                                       std::pair{BlockFeature::softcap, "softcap"},
+                                       std::pair{BlockFeature::qk_norms, "qk-norms"},
+                                       std::pair{BlockFeature::wide_qk_norms, "wide-qk-norms"},
+                                       std::pair{BlockFeature::split_wide_qk_norms, "split-wide-qk-norms"}};
 };
 
 namespace detail {

@@ -41,14 +41,15 @@ Count attention_parameters(const ModelSpec& model) {
   Count sum = h * projected + q * h;
   if (model.qkv_bias) sum += projected;
   if (model.out_bias) sum += h;
+  const Count norms = model.norm == NormKind::layer ? 2 : 1;
   switch (model.qk_norm) {
   case QkNorm::none:
     break;
   case QkNorm::per_head:
-    sum += 2 * Count(model.head_dim);
+    sum += norms * 2 * Count(model.head_dim);
     break;
   case QkNorm::full_width:
-    sum += q + kv;
+    sum += norms * (q + kv);
     break;
   }
   if (model.attention_sinks) sum += model.heads;

@@ -14,10 +14,12 @@ enum class NormKind {
   layer, ///< weight and bias: 2h parameters
 };
 
+/// Norms of queries and keys before the rotary embedding, of the same kind as the model's others: LayerNorm has a bias
+/// for each weight.
 enum class QkNorm {
   none,
-  per_head,   ///< one weight of head_dim for queries, one for keys
-  full_width, ///< weights over all heads: (heads + kv_heads) * head_dim
+  per_head,   ///< over each head: one weight of head_dim for queries, one for keys
+  full_width, ///< over all heads: (heads + kv_heads) * head_dim weights
 };
 
 /// Where the norms of a layer stand.

@@ -26,11 +26,14 @@ enum class KeptOutput { query, key, value, attention, attention_out, gate, up, d
 
 /// What layers and head of a framework can be beyond norm, half and sum in turn.
 enum class BlockFeature {
-  parallel,       ///< both halves read one input and are summed
-  joint_parallel, ///< and share one tensor-parallel reduction; else each half reduces its own output
-  norms_after,    ///< norms after the halves
-  norms_around,   ///< norms before and after them
-  softcap,        ///< capped scores and logits
+  parallel,            ///< both halves read one input and are summed
+  joint_parallel,      ///< and share one tensor-parallel reduction; else each half reduces its own output
+  norms_after,         ///< norms after the halves
+  norms_around,        ///< norms before and after them
+  softcap,             ///< capped scores and logits
+  qk_norms,            ///< norms of queries and keys, over each head
+  wide_qk_norms,       ///< the same over all heads
+  split_wide_qk_norms, ///< and with heads split by tensor parallelism: sums of squares are added up over the ranks
 };
 
 /// How a framework behaves: what stays in memory, what overlaps, what is padded, which layouts it accepts. Read from

@@ -27,9 +27,24 @@ std::optional<Rejection> block_features(const RuleInput& in) {
     what = "norms before and after each half";
   else if ((m.attention_softcap > 0 || m.logit_softcap > 0) && lacking(BlockFeature::softcap))
     what = "capped scores or logits";
+  else if (m.qk_norm == QkNorm::per_head && lacking(BlockFeature::qk_norms))
+    what = "norms of queries and keys";
+  else if (m.qk_norm == QkNorm::full_width && lacking(BlockFeature::wide_qk_norms))
+    what = "norms of queries and keys over all heads";
   if (what.empty()) return std::nullopt;
   return lacks(fmt::format("{} has {}, {} has no such layers", m.name, what, in.semantics.name),
                {"semantics megatron-core", "semantics deepspeed"});
+}
+
+/// Where tensor parallelism splits the heads over which a norm runs.
+std::optional<Rejection> split_norms(const RuleInput& in) {
+  const auto& has = in.semantics.block_features;
+  if (in.model.qk_norm != QkNorm::full_width || in.model.latent || in.layout.tp == 1) return std::nullopt;
+  if (std::find(has.begin(), has.end(), BlockFeature::split_wide_qk_norms) != has.end()) return std::nullopt;
+  return reject(fmt::format("{} has norms of queries and keys over all heads, which {} does not split: tp {} instead "
+                            "of 1",
+                            in.model.name, in.semantics.name, in.layout.tp),
+                in.layout.tp, 1, {"tp 1"});
 }
 
 std::optional<Rejection> positions(const RuleInput& in) {
@@ -97,6 +112,9 @@ void add_model_rules(RuleList& list) {
       make_rule("model-not-modelled", "Every layer has a memory and a time formula.", modelled, RuleScope::degrees));
   list.push_back(
       make_rule("block-features", "The framework has layers of the model's kind.", block_features, RuleScope::degrees));
+  list.push_back(make_rule("split-norms",
+                           "Norms of queries and keys over all heads are split over tp where the framework does so.",
+                           split_norms, RuleScope::degrees));
   list.push_back(make_rule("learned-positions", "A learned position table has a row for each token of a sequence.",
                            positions, RuleScope::degrees));
   list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision,

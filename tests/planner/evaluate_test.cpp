@@ -1,9 +1,6 @@
 #include "planner/evaluate.h"
 
-#include <algorithm>
 #include <cmath>
-#include <string>
-#include <vector>
 
 #include "core/program/chunks.h"
 #include "core/program/schedules/all.h"
@@ -48,18 +45,6 @@ TEST(Evaluate, SearchAndFullPredictionAgree) {
   }
   EXPECT_GT(long_pipelines, 10); // where the two differ in method
   EXPECT_GE(exact, all * 99 / 100);
-}
-
-TEST(Evaluate, SaysThatNormsOfQueriesAndKeysAreNotModelled) {
-  const auto says = [](const char* model) {
-    const Setting s = setting_of(model, "dgx-h100", 16, 4096, 64, "megatron-core");
-    const std::vector<std::string> notes = evaluator_of(s).predict(sample(s, 1).front()).notes;
-    return std::any_of(notes.begin(), notes.end(), [](const std::string& note) {
-      return note.find("norms of queries and keys") != std::string::npos;
-    });
-  };
-  EXPECT_TRUE(says("qwen3-30b-a3b"));
-  EXPECT_FALSE(says("llama3-8b"));
 }
 
 // Backward of the embedding is empty where only adapters are trained; gathers of sharded weights run beside it.

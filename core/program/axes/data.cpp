@@ -287,7 +287,7 @@ Elements elements_of(const Block& block) {
     (parameter.expert ? elements.expert : elements.dense) += local;
     if (parameter.frozen) (parameter.expert ? elements.frozen_expert : elements.frozen_dense) += local;
     if (parameter.quantised) (parameter.expert ? elements.quantised_expert : elements.quantised_dense) += local;
-    if (parameter.replicated_tp && !parameter.frozen) elements.tp_replicated += local;
+    if (parameter.partial_tp && !parameter.frozen) elements.tp_partial += local;
   }
   return elements;
 }
@@ -295,7 +295,7 @@ Elements elements_of(const Block& block) {
 Elements& Elements::operator+=(const Elements& other) {
   dense += other.dense;
   expert += other.expert;
-  tp_replicated += other.tp_replicated;
+  tp_partial += other.tp_partial;
   frozen_dense += other.frozen_dense;
   frozen_expert += other.frozen_expert;
   quantised_dense += other.quantised_dense;
@@ -305,19 +305,19 @@ Elements& Elements::operator+=(const Elements& other) {
 
 std::vector<Parameter> stand_ins(const Elements& e) {
   std::vector<Parameter> list;
-  const auto add = [&list](std::int64_t elements, bool expert, bool replicated, bool quantised, bool frozen) {
-    if (elements > 0) list.push_back({"", {}, {elements}, expert, replicated, quantised, frozen});
+  const auto add = [&list](std::int64_t elements, bool expert, bool partial, bool quantised, bool frozen) {
+    if (elements > 0) list.push_back({"", {}, {elements}, expert, partial, quantised, frozen, partial});
   };
-  // Sums do not say how sorts overlap. Quantised weights are frozen where anything is; else replicated as far as may
+  // Sums do not say how sorts overlap. Quantised weights are frozen where anything is; else in parts as far as may
   // be.
   const bool frozen = e.frozen_dense > 0;
-  const std::int64_t both = frozen ? 0 : std::min(e.tp_replicated, e.quantised_dense);
+  const std::int64_t both = frozen ? 0 : std::min(e.tp_partial, e.quantised_dense);
   add(e.frozen_dense - (frozen ? e.quantised_dense : 0), false, false, false, true);
   add(frozen ? e.quantised_dense : 0, false, false, true, true);
   add(both, false, true, true, false);
-  add(e.tp_replicated - both, false, true, false, false);
+  add(e.tp_partial - both, false, true, false, false);
   add(frozen ? 0 : e.quantised_dense - both, false, false, true, false);
-  add(e.trained_dense() - e.tp_replicated - (frozen ? 0 : e.quantised_dense - both), false, false, false, false);
+  add(e.trained_dense() - e.tp_partial - (frozen ? 0 : e.quantised_dense - both), false, false, false, false);
   const bool frozen_experts = e.frozen_expert > 0;
   add(e.quantised_expert, true, false, true, frozen_experts);
   add(frozen_experts ? e.frozen_expert - e.quantised_expert : 0, true, false, false, true);

@@ -13,7 +13,7 @@ namespace foretrain::data {
 struct Elements {
   std::int64_t dense = 0;
   std::int64_t expert = 0;
-  std::int64_t tp_replicated = 0;    ///< part of `dense` that is trained and that every tp rank holds
+  std::int64_t tp_partial = 0;       ///< part of `dense` that is trained and whose gradient tp ranks have in parts
   std::int64_t frozen_dense = 0;     ///< part of `dense` that is not trained
   std::int64_t frozen_expert = 0;    ///< part of `expert` that is not trained
   std::int64_t quantised_dense = 0;  ///< part of `dense` that products read in 8 or 4 bits

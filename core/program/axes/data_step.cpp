@@ -29,13 +29,13 @@ std::int64_t owned(std::int64_t elements, int parts) {
   return (elements + parts - 1) / parts;
 }
 
-/// Elements of parameters that every tensor-parallel rank holds, in the largest shard.
-std::int64_t owned_replicated(const Program& program, const Role& role) {
+/// Elements of parameters whose gradient tensor-parallel ranks have in parts, in the largest shard.
+std::int64_t owned_partial(const Program& program, const Role& role) {
   std::int64_t elements = 0;
   for (const Chunk& chunk : role.chunks)
     for (const int index : chunk.blocks)
       for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
-        if (parameter.replicated_tp)
+        if (parameter.partial_tp)
           elements += owned(parameter.local_elements(),
                             program.mesh.size(parameter.expert ? Group::expert_shard : Group::shard));
   return elements;
@@ -96,11 +96,12 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
         add(std::move(op), std::exchange(temporary, Bytes(0)));
     }
   }
-  if (c.sp && total.tp_replicated > 0) {
-    // Norm and router gradients are partial sums under sequence parallelism.
+  if (total.tp_partial > 0) {
+    // Norm and router gradients are partial sums under sequence parallelism, those of norms of queries and keys in any
+    // case (NVIDIA/Megatron-LM@d98e8a64d core/distributed/finalize_model_grads.py).
     // Our own executor holds only its shard of them by then, and joins them in one buffer.
     const bool ours = s.family == SemanticsFamily::foretrain;
-    const std::int64_t elements = ours && !once ? owned_replicated(program, role) : total.tp_replicated;
+    const std::int64_t elements = ours && !once ? owned_partial(program, role) : total.tp_partial;
     Op op = transfer(Collective::all_reduce, Group::tp, gradient_dtype(c), elements, Stream::gradients);
     op.part = TimePart::tp;
     const Bytes joined = ours ? op.bytes : Bytes(0);

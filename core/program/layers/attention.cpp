@@ -2,11 +2,13 @@
 
 #include "core/program/axes/tensor.h"
 #include "core/program/layers/linear.h"
+#include "core/program/layers/qk_norm.h"
 
 namespace foretrain::layers {
 namespace {
 
-/// norm → QKV → RoPE → core → output projection, as Megatron-Core with TransformerEngine orders it.
+/// norm → QKV → norms of queries and keys → RoPE → core → output projection, as Megatron-Core with TransformerEngine
+/// orders it.
 class GroupedQueryAttention final : public Half {
 public:
   GroupedQueryAttention(int window, bool reduces) : window_(window), reduces_(reduces) {}
@@ -44,7 +46,7 @@ public:
     linear_weight_gradient(b, out_, kept_, entry.whole);
     const std::array<int, 3> g = core_backward(b, recompute_core(b, core_), grad_core);
     const int grad_qkv = b.temporary("dqkv", {c.tokens, qkv_.out});
-    b.compute(Segment::rope, {g[0], g[1], g[2]}, {grad_qkv}, {traffic(c, rope_bytes(c, false))});
+    rope_backward(b, g, grad_qkv);
     const bool reads_norm = needs_input(b, qkv_);
     if (reads_norm && recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
     const int grad_norm = b.temporary("dnorm1", {c.tokens, h});
@@ -72,11 +74,8 @@ private:
     out_ = declare_linear(b, Segment::attention_out, {"attention_out", {h, std::int64_t{m.heads} * d}, {h, inner}},
                           c.tokens, Split::rows, AdapterTarget::attention_out);
     if (m.out_bias) b.parameter({"attention_out.bias", {h}, {h}, false, true});
-    if (m.qk_norm == QkNorm::per_head) b.parameter({"qk_norm", {2 * d}, {2 * d}, false, true});
-    if (m.qk_norm == QkNorm::full_width) {
-      const std::int64_t width = (std::int64_t{m.heads} + m.kv_heads) * d;
-      b.parameter({"qk_norm", {width}, {width}, false, true});
-    }
+    q_norm_ = declare_qk_norm(b, "q", m.heads, c.heads);
+    k_norm_ = declare_qk_norm(b, "k", m.kv_heads, c.kv_heads);
     if (m.attention_sinks) b.parameter({"sinks", {m.heads}, {c.heads}, false, false});
   }
 
@@ -94,6 +93,8 @@ private:
     if (keeps_output(c, KeptOutput::key)) kept += c.kv_heads * d;
     if (keeps_output(c, KeptOutput::value)) kept += c.kv_heads * d;
     column_forward(b, qkv_, entry, mixed, kept);
+    qk_norm_forward(b, q_norm_, mixed);
+    qk_norm_forward(b, k_norm_, mixed);
     rope_forward(b, mixed);
   }
 
@@ -103,23 +104,39 @@ private:
     return c.semantics->value_in_mixed && c.ulysses == 1 && !copies;
   }
 
-  /// Splits QKV and applies RoPE; with Ulysses the three go through one all-to-all.
+  /// Splits QKV and applies RoPE, to what the norms made of queries and keys where there are norms; with Ulysses the
+  /// three go through one all-to-all.
   void rope_forward(BlockBuilder& b, int mixed) {
     const LayerContext& c = b.context();
+    std::vector<int> reads = {mixed};
+    if (!q_norm_.weights.empty()) reads.insert(reads.end(), {q_norm_.output, k_norm_.output});
     if (c.ulysses == 1) {
       std::vector<int> writes = {core_.q, core_.k};
       if (core_.v != mixed) writes.push_back(core_.v);
-      b.compute(Segment::rope, {mixed}, std::move(writes), {traffic(c, rope_bytes(c, true))});
+      b.compute(Segment::rope, std::move(reads), std::move(writes), {traffic(c, rope_bytes(c, true))});
       return;
     }
     const std::int64_t d = c.model->head_dim;
     const int q = b.temporary("q.by_tokens", {c.tokens, c.heads * d});
     const int k = b.temporary("k.by_tokens", {c.tokens, c.kv_heads * d});
     const int v = b.temporary("v.by_tokens", {c.tokens, c.kv_heads * d});
-    b.compute(Segment::rope, {mixed}, {q, k, v}, {traffic(c, rope_bytes(c, true))});
+    b.compute(Segment::rope, reads, {q, k, v}, {traffic(c, rope_bytes(c, true))});
     b.collective(Collective::all_to_all, c.ring > 1 ? Group::cp_inner : Group::cp,
                  Bytes(c.tokens * (std::int64_t{c.heads} + 2 * c.kv_heads) * d * c.width), {q, k, v},
                  {core_.q, core_.k, core_.v});
+  }
+
+  /// To the gradient of QKV, through the norms where there are any.
+  void rope_backward(BlockBuilder& b, const std::array<int, 3>& g, int grad_qkv) {
+    const LayerContext& c = b.context();
+    std::vector<int> writes = {grad_qkv};
+    const bool normed = !q_norm_.weights.empty();
+    const int grad_q = normed ? b.temporary("dq.normed", {c.tokens, q_norm_.columns}) : -1;
+    const int grad_k = normed ? b.temporary("dk.normed", {c.tokens, k_norm_.columns}) : -1;
+    if (normed) writes.insert(writes.end(), {grad_q, grad_k});
+    b.compute(Segment::rope, {g[0], g[1], g[2]}, std::move(writes), {traffic(c, rope_bytes(c, false))});
+    qk_norm_backward(b, q_norm_, grad_q, grad_qkv);
+    qk_norm_backward(b, k_norm_, grad_k, grad_qkv);
   }
 
   /// Fused: QKV read and written once. In eager operators, passes over each query and key: half of it negated (1) and
@@ -140,6 +157,7 @@ private:
   int kept_ = -1; ///< input of the output projection as it stays
   Linear qkv_;
   Linear out_;
+  QueryKeyNorm q_norm_, k_norm_;
 };
 
 } // namespace

@@ -15,6 +15,14 @@ constexpr double kEagerBackward = 92;
 
 } // namespace
 
+double norm_forward_bytes(const LayerContext& c, bool unfused) {
+  return unfused ? kEagerForward : 2 * static_cast<double>(c.width);
+}
+
+double norm_backward_bytes(const LayerContext& c, bool unfused) {
+  return unfused ? kEagerBackward : 3 * static_cast<double>(c.width);
+}
+
 Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low) {
   const LayerContext& c = b.context();
   const std::int64_t h = c.model->hidden;
@@ -38,16 +46,13 @@ void norm_forward(BlockBuilder& b, const Norm& norm) {
   const LayerContext& c = b.context();
   const double elements = static_cast<double>(c.tokens_sp) * c.model->hidden;
   const auto width = static_cast<double>(c.width);
-  double moved = 2 * width;
-  if (c.low.active && b.at(norm.output).dtype == c.low.type) {
+  double moved = norm_forward_bytes(c, norm.product >= 0);
+  if (norm.product < 0 && c.low.active && b.at(norm.output).dtype == c.low.type) {
     const double quantised = c.low.activation * c.low.directions;
     moved = c.low.fused_norm ? width + quantised : (2 + c.low.passes) * width + quantised;
   }
   std::vector<int> writes = {norm.output, norm.statistics};
-  if (norm.product >= 0) {
-    writes.insert(writes.end(), {norm.cast, norm.product});
-    moved = kEagerForward;
-  }
+  if (norm.product >= 0) writes.insert(writes.end(), {norm.cast, norm.product});
   Op& op = b.compute(Segment::norm, {norm.input}, std::move(writes), {traffic(c, moved * elements)});
   op.weights = norm.weights;
 }
@@ -66,11 +71,8 @@ void norm_backward(BlockBuilder& b, const Norm& norm, int grad_output, int resid
   const auto width = static_cast<double>(c.width);
   std::vector<int> reads = {norm.input, norm.statistics, grad_output};
   // Reads input and gradient, writes the gradient; the residual's gradient is added in the same pass.
-  double moved = 3 * width * elements;
-  if (norm.product >= 0) {
-    reads.insert(reads.end(), {norm.cast, norm.product});
-    moved = kEagerBackward * elements;
-  }
+  double moved = norm_backward_bytes(c, norm.product >= 0) * elements;
+  if (norm.product >= 0) reads.insert(reads.end(), {norm.cast, norm.product});
   if (residual_gradient >= 0) {
     reads.push_back(residual_gradient);
     moved += (norm.product >= 0 ? 3 : 1) * width * elements; // eager: a sum of its own

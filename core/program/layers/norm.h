@@ -24,6 +24,10 @@ struct Norm {
 /// `low`: its output is written in the recipe's 8- or 4-bit type.
 [[nodiscard]] Norm declare_norm(BlockBuilder& b, int input, const std::string& name, bool low = false);
 void norm_forward(BlockBuilder& b, const Norm& norm);
+/// Bytes that a norm moves per element. Fused: read and written once; backward, input and gradient read and the
+/// gradient written. Unfused: what operators of their own move.
+[[nodiscard]] double norm_forward_bytes(const LayerContext& context, bool unfused);
+[[nodiscard]] double norm_backward_bytes(const LayerContext& context, bool unfused);
 /// The forward of a half's norm, or the same again in its backward.
 void lead(BlockBuilder& b, const Norm& norm);
 void repeat(BlockBuilder& b, const Norm& norm);

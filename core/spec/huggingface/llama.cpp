@@ -101,6 +101,8 @@ void read_llama4(Config& config, ModelSpec& model) {
     }
     set_moe_layers(model, is_moe);
   }
+  if (config.flag({"use_qk_norm"}, true)) // Llama4TextL2Norm
+    model.notes.emplace_back("norms of queries and keys without weights are left out: neither time nor memory");
   const int chunk = config.number({"attention_chunk_size"}, 8192, 1, 2'000'000'000);
   if (model.maximum_positions > chunk)
     model.notes.push_back(fmt::format("chunked attention is counted as full attention: exact up to {} tokens", chunk));

@@ -33,6 +33,7 @@ ModelSpec small_moe() {
   m.moe->ffn = 256;
   m.moe->shared_ffn = 512;
   m.moe->first_dense = 1;
+  m.qk_norm = QkNorm::per_head;
   return m;
 }
 

@@ -309,7 +309,8 @@ Semantics random_semantics(Random& random) {
   semantics.precisions = some_of(random, kPrecisions);
   semantics.block_features =
       some_of(random, std::array{BlockFeature::parallel, BlockFeature::joint_parallel, BlockFeature::norms_after,
-                                 BlockFeature::norms_around, BlockFeature::softcap});
+                                 BlockFeature::norms_around, BlockFeature::softcap, BlockFeature::qk_norms,
+                                 BlockFeature::wide_qk_norms, BlockFeature::split_wide_qk_norms});
   if (coin(random)) semantics.sources = {{"context", text(random)}, {"schedules", text(random)}};
   return semantics;
 }
