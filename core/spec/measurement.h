@@ -148,7 +148,7 @@ struct Measurement {
 /// where "selective" means a policy by operator. `lora`: "16 qkv attention-out". `accumulation`: micro-batches of a
 /// replica, where a source gives these and no micro-batch. `packed`: "full", sequences packed to the stated length. The
 /// others are ids or numbers of the member they name.
-inline constexpr std::array<std::string_view, 38> kExtraKeys = {"network",
+inline constexpr std::array<std::string_view, 39> kExtraKeys = {"network",
                                                                 "cluster",
                                                                 "semantics",
                                                                 "preset",
@@ -156,6 +156,7 @@ inline constexpr std::array<std::string_view, 38> kExtraKeys = {"network",
                                                                 "cross_entropy",
                                                                 "attention",
                                                                 "norm",
+                                                                "qk_norm",
                                                                 "learned_positions",
                                                                 "biases",
                                                                 "qkv_bias",

@@ -144,6 +144,7 @@ MaybeSkip set_details(const Measurement& row, ModelSpec& model) {
   if (const auto layers = extra_number(row, "mtp_layers")) model.mtp_layers = *layers;
   if (const std::string* latent = extra(row, "mla"))
     if (auto skip = set_latent_attention(*latent, model)) return skip;
+  if (extra_flag(row, "qk_norm").value_or(false) && !model.latent) model.qk_norm = QkNorm::per_head;
   return std::nullopt;
 }
 

@@ -122,6 +122,7 @@ void read_megatron_arguments(const std::string& arguments, Texts& extras) {
   extras["cross_entropy"] = fused ? "fused" : "vocab-parallel";
   read_uneven_ends(list, extras);
   if (has("deterministic-mode")) extras["deterministic"] = "1";
+  if (has("qk-layernorm")) extras["qk_norm"] = "1"; // of latent attention, which has its norms anyway, too
 }
 
 /// Items "key=value" of the functional tests' notes.

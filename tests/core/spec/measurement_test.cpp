@@ -310,6 +310,19 @@ TEST(Measurement, ReadsLatentAttentionFromTheNotes) {
             "q 1536 kv 512 nope 128 rope 64 v 128");
 }
 
+// Of latent attention the argument means its own norms, which it has in any case.
+TEST(Measurement, ReadsNormsOfQueriesAndKeysFromMegatronsArguments) {
+  auto cells = dense();
+  cells["notes"] = "norm=LayerNorm;other_args=qk-layernorm,test-mode";
+  const auto normed = plan(cells);
+  ASSERT_TRUE(normed) << to_string(normed.error());
+  EXPECT_EQ(normed->plan.model.qk_norm, QkNorm::per_head);
+  cells["notes"] = "mla=q_lora=1536,kv_lora=512,qk_nope=128,qk_rope=64,v=128;other_args=qk-layernorm";
+  EXPECT_EQ(plan(cells)->plan.model.qk_norm, QkNorm::none);
+  cells["notes"] = "other_args=test-mode";
+  EXPECT_EQ(plan(cells)->plan.model.qk_norm, QkNorm::none);
+}
+
 TEST(Measurement, SkipsARowForOneReason) {
   EXPECT_EQ(skipped({{"vocab", ""}}), "missing vocab");
   EXPECT_EQ(skipped({{"micro_batch_seqs", ""}}), "missing micro_batch_seqs");
