@@ -155,6 +155,12 @@ Op& BlockBuilder::collective(Collective kind, Group group, Bytes bytes, std::vec
   return list().back();
 }
 
+int BlockBuilder::mark(const std::string& name) {
+  const int empty = temporary(name, {0});
+  list().back().writes.push_back(empty);
+  return empty;
+}
+
 Op& BlockBuilder::host_sync() {
   Op op;
   op.kind = OpKind::host_sync;

@@ -52,6 +52,9 @@ public:
   Op& compute(Segment segment, std::vector<int> reads, std::vector<int> writes, std::vector<Kernel> kernels);
   /// A collective of the current pass on its group's stream.
   Op& collective(Collective kind, Group group, Bytes bytes, std::vector<int> reads, std::vector<int> writes);
+  /// Ops issued so far, and an empty buffer that the last of them writes: who reads it waits for that op.
+  [[nodiscard]] std::size_t issued() { return list().size(); }
+  int mark(const std::string& name);
   /// Host synchronisation: compute waits for the host.
   Op& host_sync();
 

@@ -1,5 +1,8 @@
 #include "core/program/axes/tensor.h"
 
+#include <utility>
+#include <vector>
+
 namespace foretrain::tensor {
 namespace {
 
@@ -38,15 +41,17 @@ int quantised_gradient(BlockBuilder& b, int grad_shard, const std::string& name,
   return quantised;
 }
 
-int reduce(BlockBuilder& b, int partial, const std::string& name, std::int64_t width) {
+int reduce(BlockBuilder& b, int partial, const std::string& name, std::int64_t width, int after) {
   const LayerContext& c = b.context();
   if (!c.tp_split) return partial;
+  std::vector<int> reads = {partial};
+  if (after >= 0) reads.push_back(after);
   if (!c.sp) {
-    b.collective(Collective::all_reduce, Group::tp, whole(c, width), {partial}, {partial});
+    b.collective(Collective::all_reduce, Group::tp, whole(c, width), std::move(reads), {partial});
     return partial;
   }
   const int share = b.temporary(name, {c.tokens_sp, width});
-  b.collective(Collective::reduce_scatter, Group::tp, whole(c, width), {partial}, {share});
+  b.collective(Collective::reduce_scatter, Group::tp, whole(c, width), std::move(reads), {share});
   return share;
 }
 
@@ -62,13 +67,13 @@ int enter_again(BlockBuilder& b, int shard, const std::string& name, std::int64_
   return enter(b, shard, name, width);
 }
 int leave(BlockBuilder& b, int partial, const std::string& name, std::int64_t width) {
-  return reduce(b, partial, name + ".share", width);
+  return reduce(b, partial, name + ".share", width, -1);
 }
 int enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low) {
   return gather(b, quantised_gradient(b, grad_shard, name, width, low), "d" + name + ".gathered", width);
 }
-int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width) {
-  return reduce(b, grad_partial, "d" + name + ".share", width);
+int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width, int after) {
+  return reduce(b, grad_partial, "d" + name + ".share", width, after);
 }
 
 bool in_pieces(const LayerContext& context) {

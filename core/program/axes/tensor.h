@@ -27,8 +27,26 @@ int leave(BlockBuilder& b, int partial, const std::string& name, std::int64_t wi
 /// bits, which gathers it quantised.
 int enter_backward(BlockBuilder& b, int grad_shard, const std::string& name, std::int64_t width, bool low = false);
 
-/// Backward of `enter`: reduces the column-split GEMM's input gradient over tp; this rank's share.
-int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width);
+/// Backward of `enter`: reduces the column-split GEMM's input gradient over tp; this rank's share. `after`: a mark that
+/// it waits for, −1: none.
+int leave_backward(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width, int after = -1);
+
+/// The same, with the GEMM's weight gradient, which `weight_gradient` emits: beside it or before it, as the semantics
+/// say (`dgrad_reduce_overlap`). A split backward runs weight gradients apart.
+template <class Body>
+int leave_backward_with(BlockBuilder& b, int grad_partial, const std::string& name, std::int64_t width,
+                        Body&& weight_gradient) {
+  const LayerContext& c = b.context();
+  if (c.semantics->dgrad_reduce_overlap || !c.tp_split || c.split_backward) {
+    const int share = leave_backward(b, grad_partial, name, width);
+    weight_gradient();
+    return share;
+  }
+  const std::size_t before = b.issued();
+  weight_gradient();
+  const int after = b.issued() > before ? b.mark("d" + name + ".weights") : -1;
+  return leave_backward(b, grad_partial, name, width, after);
+}
 
 /// Collectives pipelined with the product that reads or writes them (`overlap.tp`; TransformerEngine
 /// module/base.py initialize_ub): gathers as a ring of sends, one rank's tokens at a time, this rank's own first; the

@@ -52,9 +52,8 @@ public:
     const int grad_norm = b.temporary("dnorm1", {c.tokens, h});
     const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm1", h) : -1;
     linear_input_gradient(b, qkv_, grad_qkv, grad_norm);
-    const int share = tensor::leave_backward(b, grad_norm, "norm1", h);
-    linear_weight_gradient(b, qkv_, gathered, grad_qkv);
-    return share;
+    return tensor::leave_backward_with(b, grad_norm, "norm1", h,
+                                       [&] { linear_weight_gradient(b, qkv_, gathered, grad_qkv); });
   }
 
 private:

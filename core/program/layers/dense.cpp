@@ -120,9 +120,8 @@ public:
     const bool reads_norm = needs_input(b, mlp_.up);
     if (reads_norm && recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
     const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm2", h) : -1;
-    const int share = tensor::leave_backward(b, grad_norm, "norm2", h);
-    linear_weight_gradient(b, mlp_.up, gathered, grad_up);
-    return share;
+    return tensor::leave_backward_with(b, grad_norm, "norm2", h,
+                                       [&] { linear_weight_gradient(b, mlp_.up, gathered, grad_up); });
   }
 
 private:

@@ -227,8 +227,8 @@ void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
   const bool trains = !c.job->lora;
   const int gathered = trains ? tensor::enter_again(b, norm_.output, "final_norm", h) : -1;
   linear_input_gradient(b, head_, grad_logits, grad_norm);
-  const int share = tensor::leave_backward(b, grad_norm, "final_norm", h);
-  if (trains)
+  const int share = tensor::leave_backward_with(b, grad_norm, "final_norm", h, [&] {
+    if (!trains) return;
     in_weight_pass(b, [&] {
       // The whole input gradient is still referenced while the weight gradient runs (Megatron-LM layers.py).
       Op& op = b.compute(Segment::head, {gathered, grad_logits, grad_norm}, {},
@@ -236,6 +236,7 @@ void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
       if (head_.weight >= 0) op.weight_gradients = {head_.weight};
       if (c.semantics->head_weight_gradient_copy) op.scratch = Bytes(head_.out * h * c.width);
     });
+  });
   norm_backward(b, norm_, share, residual_gradient, grad_input);
 }
 

@@ -143,14 +143,14 @@ private:
         needs_input(b, q_up_) ? tensor::enter(b, q_lora_ > 0 ? q_normed_ : kept_norm_, "q_normed", q_up_.in) : -1;
     const int grad_q_in = b.temporary("dq_normed", {c.tokens, q_up_.in});
     linear_input_gradient(b, q_up_, grad_q, grad_q_in);
-    grad_q_share_ = tensor::leave_backward(b, grad_q_in, "q_normed", q_up_.in);
-    linear_weight_gradient(b, q_up_, q_in, grad_q);
+    grad_q_share_ = tensor::leave_backward_with(b, grad_q_in, "q_normed", q_up_.in,
+                                                [&] { linear_weight_gradient(b, q_up_, q_in, grad_q); });
 
     const int kv_in = needs_input(b, kv_up_) ? tensor::enter(b, kv_normed_, "kv_normed", kv_lora_) : -1;
     const int grad_kv_in = b.temporary("dkv_normed", {c.tokens, kv_lora_});
     linear_input_gradient(b, kv_up_, grad_kv, grad_kv_in);
-    const int grad_kv_share = tensor::leave_backward(b, grad_kv_in, "kv_normed", kv_lora_);
-    linear_weight_gradient(b, kv_up_, kv_in, grad_kv);
+    const int grad_kv_share = tensor::leave_backward_with(b, grad_kv_in, "kv_normed", kv_lora_,
+                                                          [&] { linear_weight_gradient(b, kv_up_, kv_in, grad_kv); });
     grad_kv_ = b.temporary("dkv_compressed", {c.tokens_sp, compressed_});
     Op& norm = b.compute(Segment::norm, {kv_compressed_, grad_kv_share, grad_shared}, {grad_kv_},
                          {traffic(c, norm_bytes(c, kv_lora_, 3))});

@@ -272,8 +272,8 @@ private:
     const int grad_gathered = b.temporary("dnorm2.shared", {c.tokens, h});
     const int grad_up = mlp_backward(b, shared_, entry, grad_gathered, "shared");
     const int gathered = needs_input(b, shared_.up) ? tensor::enter(b, kept_norm_, "norm2", h) : -1;
-    const int share = tensor::leave_backward(b, grad_gathered, "norm2.shared", h);
-    linear_weight_gradient(b, shared_.up, gathered, grad_up);
+    const int share = tensor::leave_backward_with(b, grad_gathered, "norm2.shared", h,
+                                                  [&] { linear_weight_gradient(b, shared_.up, gathered, grad_up); });
     const int total = b.temporary("dnorm2", {c.tokens_sp, h});
     b.compute(Segment::residual, {grad_routed, share}, {total}, {traffic(c, 3 * row_bytes(c, c.tokens_sp))});
     return total;

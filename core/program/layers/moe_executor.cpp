@@ -302,8 +302,8 @@ private:
     const int grad_gathered = b.temporary("dnorm2.shared", {c.tokens, h});
     const int grad_up = mlp_backward(b, shared_, entry, grad_gathered, "shared");
     const int gathered = tensor::enter(b, norm_.output, "norm2", h);
-    const int share = tensor::leave_backward(b, grad_gathered, "norm2.shared", h);
-    linear_weight_gradient(b, shared_.up, gathered, grad_up);
+    const int share = tensor::leave_backward_with(b, grad_gathered, "norm2.shared", h,
+                                                  [&] { linear_weight_gradient(b, shared_.up, gathered, grad_up); });
     const int sum = b.temporary("dnorm2", {c.tokens_sp, h});
     b.compute(Segment::residual, {grad_routed, share}, {sum}, {rows(c, 3 * c.tokens_sp)});
     return sum;
