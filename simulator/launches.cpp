@@ -38,7 +38,7 @@ double launches(const Block& block, Pass pass) {
   case BlockKind::layer:
     return passes * block.layers * layer + kRound * rounds + kFill * fills;
   case BlockKind::mtp:
-    return passes * (layer + kEnd) + kRound * rounds + kFill * fills;
+    return passes * block.layers * (layer + kEnd) + kRound * rounds + kFill * fills;
   case BlockKind::embedding:
   case BlockKind::head:
     return passes * kEnd + kFill * fills;

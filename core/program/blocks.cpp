@@ -80,10 +80,11 @@ public:
   LayerStack(const LayerContext& context, const std::vector<LayerShape>& shapes) {
     for (const LayerShape& shape : shapes) layers_.push_back(layer_of(context, shape));
   }
-  void forward(BlockBuilder& b, int input, int output) {
+  /// `prefix`: before the names of all that it adds.
+  void forward(BlockBuilder& b, int input, int output, const std::string& prefix = "") {
     const LayerContext& c = b.context();
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      enter(b, i);
+      enter(b, i, prefix);
       const bool last = i + 1 == layers_.size();
       const int sum = last ? output : b.activation("x3", {c.tokens_sp, c.model->hidden});
       layers_[i].forward(b, input, sum);
@@ -91,10 +92,10 @@ public:
     }
     b.prefix("");
   }
-  void backward(BlockBuilder& b, int grad, int grad_input) {
+  void backward(BlockBuilder& b, int grad, int grad_input, const std::string& prefix = "") {
     const LayerContext& c = b.context();
     for (std::size_t i = layers_.size(); i-- > 0;) {
-      enter(b, i);
+      enter(b, i, prefix);
       const int below = i == 0 ? grad_input : b.temporary("dx1", {c.tokens_sp, c.model->hidden});
       layers_[i].backward(b, grad, below);
       grad = below;
@@ -103,8 +104,8 @@ public:
   }
 
 private:
-  void enter(BlockBuilder& b, std::size_t layer) const {
-    b.prefix(layers_.size() > 1 ? std::to_string(layer) + "/" : "");
+  void enter(BlockBuilder& b, std::size_t layer, const std::string& prefix) const {
+    b.prefix(prefix + (layers_.size() > 1 ? std::to_string(layer) + "/" : ""));
   }
   std::vector<Layer> layers_;
 };
@@ -153,53 +154,101 @@ Block make_head(const LayerContext& context) {
   return b.finish();
 }
 
-Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_table) {
-  BlockBuilder b(context, BlockKind::mtp, "multi-token prediction: " + shape_name(*context.model, shape));
+namespace {
+
+/// One depth of multi-token prediction: two norms, their projection, a layer, and its own pass through head and loss
+/// (DeepSeek-V3, arXiv:2412.19437, equations 21 to 24).
+class Predictor {
+public:
+  Predictor(const LayerContext& context, const LayerShape& shape, bool holds_table, std::string prefix)
+      : embedding_(holds_table), stack_(context, {shape}), head_(false), prefix_(std::move(prefix)) {}
+
+  /// Reads the state of the depth before; its own.
+  int forward(BlockBuilder& b, int state) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const std::vector<std::int64_t> share = {c.tokens_sp, h};
+    b.prefix(prefix_ + "mtp/");
+    const int embedded = b.activation("embedded", share);
+    embedding_.forward(b, embedded); // the output table is the main head's
+    norm_hidden_ = declare_norm(b, state, "norm_hidden");
+    norm_embedded_ = declare_norm(b, embedded, "norm_embedded");
+    norm_forward(b, norm_hidden_);
+    norm_forward(b, norm_embedded_);
+    projection_ = declare_linear(b, Segment::mtp_projection, {"projection", {h, 2 * h}, {h, 2 * h}, false, true},
+                                 c.tokens_sp, Split::none);
+    joined_ = b.activation("joined", {c.tokens_sp, 2 * h});
+    b.compute(Segment::mtp_projection, {norm_hidden_.output, norm_embedded_.output}, {joined_},
+              {traffic(c, 4.0 * static_cast<double>(c.width * c.tokens_sp * h))});
+    const int projected = b.activation("projected", share);
+    linear_forward(b, projection_, joined_, projected);
+    const int out = b.activation("out", share);
+    stack_.forward(b, projected, out, prefix_);
+    b.prefix(prefix_ + "mtp/");
+    head_.forward(b, out);
+    return out;
+  }
+
+  /// From the gradient of its state that the next depth gives (−1: none) to that of the state it read, `passed` (−1:
+  /// none) added.
+  void backward(BlockBuilder& b, int grad_state, int passed, int grad_read) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    const std::vector<std::int64_t> share = {c.tokens_sp, h};
+    b.prefix(prefix_ + "mtp/");
+    const int grad_out = b.temporary("dout", share);
+    head_.backward(b, grad_state, grad_out);
+    const int grad_projected = b.temporary("dprojected", share);
+    stack_.backward(b, grad_out, grad_projected, prefix_);
+    b.prefix(prefix_ + "mtp/");
+    const int grad_joined = b.temporary("djoined", {c.tokens_sp, 2 * h});
+    linear_input_gradient(b, projection_, grad_projected, grad_joined);
+    linear_weight_gradient(b, projection_, joined_, grad_projected);
+    const int grad_embedded = b.temporary("dembedded", share);
+    norm_backward(b, norm_embedded_, grad_joined, -1, grad_embedded);
+    norm_backward(b, norm_hidden_, grad_joined, passed, grad_read);
+    embedding_.backward(b, grad_embedded);
+  }
+
+private:
+  Embedding embedding_;
+  LayerStack stack_;
+  Head head_;
+  std::string prefix_;
+  Norm norm_hidden_, norm_embedded_;
+  Linear projection_;
+  int joined_ = -1;
+};
+
+} // namespace
+
+Block make_mtp(const LayerContext& context, const std::vector<LayerShape>& shapes, bool holds_table) {
+  std::string name = "multi-token prediction: " + shape_name(*context.model, shapes.front());
+  if (shapes.size() > 1) name += ", " + std::to_string(shapes.size()) + " depths";
+  BlockBuilder b(context, BlockKind::mtp, name);
+  b.layers(static_cast<int>(shapes.size()));
   const LayerContext& c = context;
-  const std::int64_t h = c.model->hidden;
-  const std::vector<std::int64_t> share = {c.tokens_sp, h};
+  const std::vector<std::int64_t> share = {c.tokens_sp, c.model->hidden};
   const Border border = declare_border(b, true, true);
 
-  // The main hidden state passes through; the branch reads it beside the embedding of the next token.
+  // The main hidden state passes through; each depth reads the one before beside the embedding of a later token.
   b.compute(Segment::residual, {border.x}, {border.y},
-            {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * h))});
-  b.prefix("mtp/");
-  const int embedded = b.activation("embedded", share);
-  Embedding embedding(holds_table); // the output table is the main head's
-  embedding.forward(b, embedded);
-  const Norm norm_hidden = declare_norm(b, border.x, "norm_hidden");
-  const Norm norm_embedded = declare_norm(b, embedded, "norm_embedded");
-  norm_forward(b, norm_hidden);
-  norm_forward(b, norm_embedded);
-  const Linear projection = declare_linear(
-      b, Segment::mtp_projection, {"projection", {h, 2 * h}, {h, 2 * h}, false, true}, c.tokens_sp, Split::none);
-  const int joined = b.activation("joined", {c.tokens_sp, 2 * h});
-  b.compute(Segment::mtp_projection, {norm_hidden.output, norm_embedded.output}, {joined},
-            {traffic(c, 4.0 * static_cast<double>(c.width * c.tokens_sp * h))});
-  const int projected = b.activation("projected", share);
-  linear_forward(b, projection, joined, projected);
-  const int out = b.activation("out", share);
-  b.prefix("");
-  LayerStack stack(context, {shape});
-  stack.forward(b, projected, out);
-  b.prefix("mtp/");
-  Head head(false);
-  head.forward(b, out);
-
+            {traffic(c, 2.0 * static_cast<double>(c.width * c.tokens_sp * c.model->hidden))});
+  std::vector<Predictor> depths;
+  int state = border.x;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    depths.emplace_back(context, shapes[i], holds_table && i == 0, i == 0 ? "" : "depth" + std::to_string(i + 1) + "/");
+    state = depths.back().forward(b, state);
+  }
   b.begin(Pass::input);
-  const int grad_out = b.temporary("dout", share);
-  head.backward(b, -1, grad_out);
-  const int grad_projected = b.temporary("dprojected", share);
+  int grad_state = -1;
+  for (std::size_t i = depths.size(); i-- > 0;) {
+    b.prefix("");
+    const int grad_read = i == 0 ? border.dx : b.temporary("dstate" + std::to_string(i), share);
+    depths[i].backward(b, grad_state, i == 0 ? border.dy : -1, grad_read);
+    grad_state = grad_read;
+  }
   b.prefix("");
-  stack.backward(b, grad_out, grad_projected);
-  b.prefix("mtp/");
-  const int grad_joined = b.temporary("djoined", {c.tokens_sp, 2 * h});
-  linear_input_gradient(b, projection, grad_projected, grad_joined);
-  linear_weight_gradient(b, projection, joined, grad_projected);
-  const int grad_embedded = b.temporary("dembedded", share);
-  norm_backward(b, norm_embedded, grad_joined, -1, grad_embedded);
-  norm_backward(b, norm_hidden, grad_joined, border.dy, border.dx);
-  embedding.backward(b, grad_embedded);
   return b.finish();
 }
 

@@ -20,7 +20,8 @@ namespace foretrain {
 [[nodiscard]] Block make_embedding(const LayerContext& context);
 /// Final norm, output table and loss; the last block of the last stage.
 [[nodiscard]] Block make_head(const LayerContext& context);
-/// A multi-token-prediction layer with its norms, projection, and its own pass through head and loss.
-[[nodiscard]] Block make_mtp(const LayerContext& context, const LayerShape& shape, bool holds_table);
+/// Multi-token prediction, a layer for each depth: norms, projection, the layer, and its own pass through head and
+/// loss. Each depth reads the state of the one before it, the first that of the model.
+[[nodiscard]] Block make_mtp(const LayerContext& context, const std::vector<LayerShape>& shapes, bool holds_table);
 
 } // namespace foretrain

@@ -57,8 +57,10 @@ ChunkPlan chunk_plan(const ModelSpec& model, const std::vector<LayerShape>& shap
   if (at + 1 == layers_per_chunk.size()) {
     // Across stages the last one holds a copy of the input table, once; a tied head has it already.
     const bool copies = layout.pp > 1 && !model.tied_embeddings;
-    for (int i = 0; i < model.mtp_layers; ++i)
-      add({BlockKind::mtp, {mtp_shape(model)}, false, copies && i == 0}, model.layers + i);
+    if (model.mtp_layers > 0) {
+      const std::vector<LayerShape> depths(static_cast<std::size_t>(model.mtp_layers), mtp_shape(model));
+      add({BlockKind::mtp, depths, false, copies}, model.layers);
+    }
     add({BlockKind::head, {}, false, false}, -1);
   }
   return plan;
@@ -73,7 +75,7 @@ Block make_block(const LayerContext& context, const BlockKey& key) {
   case BlockKind::head:
     return make_head(context);
   case BlockKind::mtp:
-    return make_mtp(context, key.shapes.front(), key.holds_table);
+    return make_mtp(context, key.shapes, key.holds_table);
   }
   return {};
 }

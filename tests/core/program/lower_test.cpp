@@ -251,6 +251,40 @@ TEST(Lower, ATiedTableIsOneOnOneStageAndACopyOnTheLast) {
             count_parameters(p.model).total + std::int64_t{p.model.vocab} * p.model.hidden);
 }
 
+// DeepSeek-V3 (arXiv:2412.19437), equation 21: depth k reads the state of depth k − 1, the first that of the model.
+TEST(Lower, EachDepthOfMultiTokenPredictionReadsTheOneBefore) {
+  Plan p = plan(small_moe(), 8, 256, 16);
+  p.layout.dp_shard = 8;
+  p.model.mtp_layers = 3;
+  const Program program = lower(p, megatron());
+  EXPECT_TRUE(check(program).empty());
+  std::vector<std::string> read;
+  std::vector<std::string> added;
+  for (const Block& block : program.blocks) {
+    if (block.kind != BlockKind::mtp) continue;
+    const auto name = [&block](int buffer) { return block.buffers[static_cast<std::size_t>(buffer)].name; };
+    const auto of_hidden = [&block](const Op& op) {
+      return op.segment == Segment::norm && block.parameters[static_cast<std::size_t>(op.weights.front())].name.find(
+                                                "norm_hidden") != std::string::npos;
+    };
+    for (const Op& op : block.forward)
+      if (of_hidden(op)) read.push_back(name(op.reads.front()));
+    for (const Op& op : block.backward)
+      if (of_hidden(op)) added.push_back(name(op.writes.front()));
+  }
+  EXPECT_EQ(read, (std::vector<std::string>{"x", "mtp/out", "depth2/mtp/out"}));
+  EXPECT_EQ(added, (std::vector<std::string>{"dstate2", "dstate1", "dx"}));
+  std::int64_t here = 0;
+  for (const Chunk& chunk : program.roles.front().chunks)
+    for (const int index : chunk.blocks)
+      for (const Parameter& parameter : program.blocks[static_cast<std::size_t>(index)].parameters)
+        if (program.blocks[static_cast<std::size_t>(index)].kind == BlockKind::mtp) here += parameter.local_elements();
+  const ModelSpec& m = p.model;
+  const std::int64_t one =
+      layer_parameters(m, mtp_shape(m), false) + 2 * std::int64_t{m.hidden} * m.hidden + 3 * std::int64_t{m.hidden};
+  EXPECT_EQ(here, 3 * one);
+}
+
 // With tp beyond the key-value heads each rank keeps one head: max(1, kv / tp).
 TEST(Lower, KeyValueHeadsAreReplicated) {
   Plan p = plan(small_dense(), 8, 256, 8);
