@@ -41,6 +41,10 @@ DType gradient_dtype(const LayerContext& c) {
   return c.job->gradient;
 }
 
+bool sums_whole_gradients(const LayerContext& c) {
+  return c.semantics->family == SemanticsFamily::megatron && !c.semantics->dp_gradient_overlap;
+}
+
 std::vector<Op> reductions(const LayerContext& c, const Mesh& mesh, std::int64_t elements, bool expert) {
   std::vector<Op> ops;
   if (elements == 0) return ops;
@@ -48,10 +52,7 @@ std::vector<Op> reductions(const LayerContext& c, const Mesh& mesh, std::int64_t
   const Group all = expert ? Group::expert_data : Group::data;
   const Group shard = expert ? Group::expert_shard : Group::shard;
   if (mesh.size(all) == 1) return ops;
-  // A framework of this family that reduces after the backward alone sums whole gradients in fp32, also where the
-  // optimizer's state is sharded (Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py).
-  const bool whole = c.semantics->family == SemanticsFamily::megatron && !c.semantics->dp_gradient_overlap;
-  if (whole) {
+  if (sums_whole_gradients(c)) {
     ops.push_back(transfer(Collective::all_reduce, all, statistics_dtype(c), elements, Stream::gradients));
     return ops;
   }

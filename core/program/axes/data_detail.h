@@ -11,6 +11,9 @@ namespace foretrain::data::detail {
 
 [[nodiscard]] Op transfer(Collective kind, Group group, DType dtype, std::int64_t elements, Stream stream);
 [[nodiscard]] DType gradient_dtype(const LayerContext& context);
+/// A framework of Megatron's family that reduces after the backward alone sums whole gradients in fp32, also where the
+/// optimizer's state is sharded (Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py).
+[[nodiscard]] bool sums_whole_gradients(const LayerContext& context);
 /// Gradient reduction of `elements` of one kind: all-reduce for replicas; with sharded state a reduce-scatter inside
 /// the shard group, then an all-reduce of the shard over the replicas (HSDP).
 [[nodiscard]] std::vector<Op> reductions(const LayerContext& context, const Mesh& mesh, std::int64_t elements,

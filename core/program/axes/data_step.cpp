@@ -25,8 +25,31 @@ Op step_compute(Segment segment, TimePart part, double bytes) {
   return op;
 }
 
+/// One large operator: nothing is lost beyond what it moves, as over scores.
+Op large(Op op) {
+  for (Kernel& kernel : op.kernels) kernel.heads = 1;
+  return op;
+}
+
 std::int64_t owned(std::int64_t elements, int parts) {
   return (elements + parts - 1) / parts;
+}
+
+/// Bytes per weight that operators of their own move around the sum of whole gradients, `w` bytes wide
+/// (Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py: joined, divided, cast; copied back and apart).
+constexpr double before_whole_sum(double w) {
+  return 2 * w + 2 * w + w + 4;
+}
+constexpr double after_whole_sum(double w) {
+  return 4 + w + 2 * w;
+}
+/// Whole gradients scaled, and their norm (core/optimizer/parameter_group.py scale_grads_and_get_grad_norm_squared).
+constexpr double whole_norm(double w) {
+  return 2 * w + w;
+}
+/// Gathered weights come out of a joint buffer (all_gather into a list, ProcessGroupNCCL.cpp).
+constexpr double out_of_gather(double w) {
+  return 2 * w;
 }
 
 /// Elements of parameters whose gradient tensor-parallel ranks have in parts, in the largest shard.
@@ -83,6 +106,7 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     role.step_peak.push_back(peak);
   };
   const bool once = sharding == ShardingKind::none || sharding == ShardingKind::optimizer;
+  const double gradient_bytes = bits_of(gradient_dtype(c)) / 8.0;
   if (once && !(c.layout.overlap.dp_gradients && s.dp_gradient_overlap)) {
     for (const bool expert : {false, true}) {
       Bytes temporary;
@@ -92,8 +116,13 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
         temporary = std::max(temporary, reduction_temporary(c, program, chunk, positions, expert));
       }
       if (s.wide_bucket > 0 && !expert) temporary = std::max(temporary, wide_copies(c, program, role));
-      for (Op& op : reductions(c, mesh, expert ? total.trained_expert() : total.trained_dense(), expert))
-        add(std::move(op), std::exchange(temporary, Bytes(0)));
+      const std::int64_t elements = expert ? total.trained_expert() : total.trained_dense();
+      std::vector<Op> sums = reductions(c, mesh, elements, expert);
+      const bool around = sums_whole_gradients(c) && !sums.empty();
+      const auto weights = static_cast<double>(elements);
+      if (around) add(large(step_compute(Segment::none, TimePart::dp, before_whole_sum(gradient_bytes) * weights)));
+      for (Op& op : sums) add(std::move(op), std::exchange(temporary, Bytes(0)));
+      if (around) add(large(step_compute(Segment::none, TimePart::dp, after_whole_sum(gradient_bytes) * weights)));
     }
   }
   if (total.tp_partial > 0) {
@@ -124,22 +153,23 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   const int expert_parts = sharding == ShardingKind::none ? 1 : mesh.size(Group::expert_shard);
   const auto mine =
       static_cast<double>(owned(total.trained_dense(), dense_parts) + owned(total.trained_expert(), expert_parts));
-  const double gradient_width = bits_of(gradient_dtype(c)) / 8.0;
   const Bytes piece = executor_piece(c, program, role) + state_of_role(c, program, role).step_gradients;
-  add(step_compute(Segment::gradient_norm, TimePart::optimizer, gradient_width * mine), piece);
+  const auto whole = static_cast<double>(total.trained_dense() + total.trained_expert());
+  const double norm_reads = sums_whole_gradients(c) ? whole_norm(gradient_bytes) * whole : gradient_bytes * mine;
+  add(step_compute(Segment::gradient_norm, TimePart::optimizer, norm_reads), piece);
   if (mesh.world() > 1) {
     Op norm = transfer(Collective::all_reduce, Group::world, statistics_dtype(c), 1, Stream::gradients);
     norm.part = TimePart::optimizer;
     add(std::move(norm));
   }
-  add(step_compute(Segment::gradient_norm, TimePart::optimizer, 2 * gradient_width * mine), // clip
+  add(step_compute(Segment::gradient_norm, TimePart::optimizer, 2 * gradient_bytes * mine), // clip
       c.semantics->family == SemanticsFamily::foretrain ? Bytes(0) : piece);
   if (c.layout.offload.optimizer) {
     Op down = step_compute(Segment::none, TimePart::optimizer, 0);
     down.kind = OpKind::copy;
     down.stream = Stream::host;
     down.kernels.clear();
-    down.bytes = Bytes(static_cast<std::int64_t>(gradient_width * mine));
+    down.bytes = Bytes(static_cast<std::int64_t>(gradient_bytes * mine));
     Op up = down;
     up.bytes = Bytes(static_cast<std::int64_t>(static_cast<double>(c.width) * mine));
     add(std::move(down));
@@ -152,8 +182,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
     add(step_compute(Segment::optimizer, TimePart::optimizer, optimizer_traffic(*c.job, s, c.layout.sharding) * mine),
         piece);
   }
-  const double held = once ? static_cast<double>(total.trained_dense() + total.trained_expert()) : mine;
-  add(step_compute(Segment::zero_gradients, TimePart::optimizer, gradient_width * held));
+  const double held = once ? whole : mine;
+  add(step_compute(Segment::zero_gradients, TimePart::optimizer, gradient_bytes * held));
   // 16-bit weights are quantised once per step, both ways where products need it.
   if (c.low.active && c.low.cached_weights) {
     const double copies = c.low.weight * c.low.directions;
@@ -168,6 +198,8 @@ void add_step(const LayerContext& c, const Program& program, Role& role) {
   if (gathers_at_end) {
     for (Op& op : trained_gathers(c, mesh, total, false)) add(std::move(op));
     for (Op& op : trained_gathers(c, mesh, total, true)) add(std::move(op));
+    if (sums_whole_gradients(c) && mesh.size(Group::shard) > 1)
+      add(large(step_compute(Segment::none, TimePart::dp, out_of_gather(static_cast<double>(c.width)) * whole)));
   }
 }
 

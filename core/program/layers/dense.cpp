@@ -117,6 +117,7 @@ public:
         reduces_ ? begin_row_backward(b, mlp_.down, grad, "ffn_down") : tensor::Entry{grad, grad, false};
     const int grad_norm = b.temporary("dnorm2", {c.tokens, h});
     const int grad_up = mlp_backward(b, mlp_, entry, grad_norm, "ffn");
+    if (mlp_.gate >= 0 && c.semantics->family == SemanticsFamily::megatron) reduce_gate_apart(b, grad_norm);
     const bool reads_norm = needs_input(b, mlp_.up);
     if (reads_norm && recomputes(c, RecomputeModule::layernorm)) repeat(b, norm_);
     const int gathered = reads_norm ? tensor::enter_again(b, norm_.output, "norm2", h) : -1;
@@ -127,6 +128,17 @@ public:
 private:
   int emit(BlockBuilder& b, const std::string& exit) {
     return mlp_forward(b, mlp_, begin_column(b, mlp_.up, norm_.output, "norm2"), partial_, exit);
+  }
+
+  /// Gate and up as linear layers of their own: each reduces the gradient of its input, and autograd sums both
+  /// (Aleph-Alpha/scaling@78489292b core/nn/mlp.py ParallelSwiGLUMLP, core/nn/linear/utils.py
+  /// _CopyToModelParallelRegion; under sequence parallelism the sum is reduced, once, behind the norm).
+  static void reduce_gate_apart(BlockBuilder& b, int grad_norm) {
+    const LayerContext& c = b.context();
+    const std::int64_t h = c.model->hidden;
+    if (!c.sp) tensor::leave_backward(b, grad_norm, "norm2.gate", h);
+    b.compute(Segment::residual, {grad_norm}, {grad_norm},
+              {traffic(c, 3.0 * static_cast<double>(c.width * c.tokens * h))});
   }
 
   bool reduces_;

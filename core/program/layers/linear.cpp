@@ -237,7 +237,10 @@ void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, in
     if (casts) kernels.push_back(quantisation(c, elements));
     kernels.push_back(gemm(c, linear.tokens, linear.out, linear.in, GemmRole::weight_gradient, linear.low));
     const double weights = elements_of(linear.in, linear.out);
-    if (c.gradient_sum > 0) kernels.push_back(traffic(c, c.gradient_sum * weights));
+    if (c.gradient_sum > 0) {
+      kernels.push_back(traffic(c, c.gradient_sum * weights));
+      kernels.back().heads = 1; // one large operator: nothing is lost beyond what it moves, as over scores
+    }
     Op& op = b.compute(linear.segment, {input, grad_output}, {}, std::move(kernels));
     op.weight_gradients = {linear.weight};
     // The quantised gradient of the output, transposed where the products need it so, outlives the input gradient.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "core/program/axes/data_detail.h"
@@ -100,6 +102,26 @@ TEST(EagerOperators, MoveWhatEachOfThemMoves) {
   EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::activation), 2.0 * 9 * kTokens * 14336);
   EXPECT_DOUBLE_EQ(traffic_of(block.forward, Segment::rope), 2.0 * 10 * kTokens * (4096 + 1024));
   EXPECT_DOUBLE_EQ(traffic_of(block.backward, Segment::rope), 2.0 * 15 * kTokens * (4096 + 1024));
+}
+
+// core/nn/mlp.py ParallelSwiGLUMLP: gate and up are column-parallel layers of their own, and each reduces the gradient
+// of its input (core/nn/linear/utils.py); under sequence parallelism the gather's gradient is reduced once.
+TEST(EagerOperators, ReduceGradientsOfGateAndUpApart) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 8, 8192, 8);
+  p.layout.tp = 4;
+  p.layout.sequence_parallel = false;
+  Semantics s = megatron();
+  const auto reductions = [&] {
+    const Block block = layer_of(p, s);
+    return std::count_if(block.backward.begin(), block.backward.end(), [](const Op& op) {
+      return op.kind == OpKind::collective && op.group == Group::tp && op.collective != Collective::all_gather;
+    });
+  };
+  EXPECT_EQ(reductions(), 2);
+  s.eager_gate_copy = true;
+  EXPECT_EQ(reductions(), 3);
+  p.layout.sequence_parallel = true;
+  EXPECT_EQ(reductions(), 2);
 }
 
 // F.linear leaves the sum of gradients to autograd: three 16-bit passes over each weight, none where one micro-batch is
