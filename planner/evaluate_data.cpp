@@ -10,6 +10,7 @@
 #include "core/program/schedules/schedule.h"
 #include "core/program/stages.h"
 #include "planner/stragglers.h"
+#include "simulator/launches.h"
 
 namespace foretrain {
 namespace {
@@ -77,6 +78,7 @@ void Evaluator::Worker::Data::price_transfers() {
   for (int stage = 0; shape.stages > 1 && stage < shape.stages; ++stage) {
     const int tier = boundary_tier(stage);
     Load load = load_of(shared->study.cost.transfer_wire(tier, boundary), shared->study.cost);
+    if (blocking && boundary.value > 0) load.latency += restart_seconds(shared->study.semantics);
     std::optional<double>& twice = alone_twice[static_cast<std::size_t>(tier)];
     if (!twice) twice = beside_transfer(load, load);
     p2p.push_back(load.duration());

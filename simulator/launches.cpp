@@ -46,4 +46,11 @@ double launches(const Block& block, Pass pass) {
   return 0;
 }
 
+double restart_seconds(const Semantics& semantics) {
+  const bool megatron_core =
+      semantics.family == SemanticsFamily::megatron &&
+      std::find(semantics.schedules.begin(), semantics.schedules.end(), "interleaved") != semantics.schedules.end();
+  return megatron_core ? kRestart * semantics.host_per_layer.value : 0;
+}
+
 } // namespace foretrain

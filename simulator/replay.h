@@ -4,6 +4,7 @@
 #include "core/program/program.h"
 #include "core/spec/semantics.h"
 #include "simulator/cost.h"
+#include "simulator/launches.h"
 #include "simulator/private_network.h"
 #include "simulator/simulation.h"
 
@@ -17,6 +18,7 @@ public:
   [[nodiscard]] double local_seconds(const Op& op) const override;
   [[nodiscard]] Traffic collective(const Op& op) const override;
   [[nodiscard]] double layer_floor() const override { return semantics_.host_per_layer.value; }
+  [[nodiscard]] double restart() const override { return restart_seconds(semantics_); }
   [[nodiscard]] Traffic transfer(Bytes bytes, int tier) const override;
 
 private:

@@ -41,7 +41,10 @@ public:
   int transfer(Bytes bytes, int tier) {
     const auto [it, fresh] =
         transfers_.try_emplace(std::pair(bytes.value, tier), static_cast<int>(script_.traffic.size()));
-    if (fresh) script_.traffic.push_back(durations_.transfer(bytes, tier));
+    if (fresh) {
+      script_.traffic.push_back(durations_.transfer(bytes, tier));
+      if (program_.blocking_p2p && bytes.value > 0) script_.traffic.back().wire.latency += durations_.restart();
+    }
     return it->second;
   }
 

@@ -24,6 +24,8 @@ public:
   [[nodiscard]] virtual Traffic collective(const Op& op) const = 0;
   /// Least time of one layer's pass: kernels cannot go faster than the host launches them.
   [[nodiscard]] virtual double layer_floor() const { return 0; }
+  /// Seconds between a blocking pipeline transfer and the first kernel after it.
+  [[nodiscard]] virtual double restart() const { return 0; }
   /// A pipeline transfer between two ranks whose innermost common tier is `tier`.
   [[nodiscard]] virtual Traffic transfer(Bytes bytes, int tier) const = 0;
 };

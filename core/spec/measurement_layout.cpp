@@ -229,6 +229,7 @@ void set_kinds_and_overlap(const Measurement& row, const Semantics& semantics, L
     layout.expert_dispatch.kind = semantics.dispatch.front();
   layout.overlap.dp_gradients = semantics.dp_gradient_overlap && extra_flag(row, "overlap_gradients").value_or(true);
   layout.overlap.dp_parameters = semantics.dp_parameter_overlap && extra_flag(row, "overlap_parameters").value_or(true);
+  layout.overlap.p2p = extra_flag(row, "overlap_transfers").value_or(true);
   layout.overlap.tp = semantics.tp_overlap && layout.sequence_parallel && extra_flag(row, "overlap_tp").value_or(false);
   layout.overlap.moe = false; // dispatch beside another micro-batch is not modelled: compared without
 }

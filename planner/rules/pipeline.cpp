@@ -132,11 +132,11 @@ std::optional<Rejection> schedule_shape(const RuleInput& in) {
   }
   const bool blocking = l.pp > 1 && (!l.overlap.p2p || (!schedule->overlaps_p2p() && in.semantics.p2p_blocking_1f1b));
   if (!blocking) return std::nullopt;
-  if (l.schedule.chunks > 1)
-    return reject(
-        fmt::format("interleaved schedules are modelled with overlapped transfers only: {} chunks, 1 is possible",
-                    l.schedule.chunks),
-        l.schedule.chunks, 1, {"overlap.p2p true"});
+  if (l.schedule.chunks > 1 && in.semantics.family == SemanticsFamily::foretrain)
+    return reject(fmt::format("foretrain runs interleaved schedules with overlapped transfers only: {} chunks, 1 is "
+                              "possible",
+                              l.schedule.chunks),
+                  l.schedule.chunks, 1, {"overlap.p2p true"});
   if (auto rejection = schedule->legal_blocking(shape)) {
     rejection->rule.clear();
     return rejection;

@@ -72,7 +72,8 @@ double by_slots(const Case& c, const CostModel& cost) {
       if (instruction.kind == InstructionKind::step) tail.push_back(instruction);
     const int next = (stage + 1) % layout.pp;
     const int tier = c.program.mesh.tier_between(c.program.mesh.on_stage(0, stage), c.program.mesh.on_stage(0, next));
-    costs.p2p.push_back(durations.transfer(c.program.roles[static_cast<std::size_t>(stage)].boundary, tier).duration());
+    costs.p2p.push_back(durations.transfer(c.program.roles[static_cast<std::size_t>(stage)].boundary, tier).duration() +
+                        (c.program.blocking_p2p ? durations.restart() : 0));
   }
   SlotWorkspace workspace;
   SlotResult result;
@@ -96,6 +97,21 @@ TEST(Replay, AgreesWithSlotReplayFor1F1B) {
   const Case c = without_step(dense(8, 4, 1, 16));
   const CostModel cost = lowered::cost_of(c);
   EXPECT_NEAR(run(c, cost).step_time.value / by_slots(c, cost), 1, kSlotsAgainstOps);
+}
+
+// NVIDIA/Megatron-LM core/pipeline_parallel/p2p_communication.py: torch.cuda.synchronize() after each batch of blocking
+// transfers. In 1F1B a steady step of two stages has two batches, of which each stage waits; nothing runs ahead then.
+TEST(Replay, LaunchesAfreshAfterBlockingTransfers) {
+  Case c = without_step(dense(8, 2, 1, 32));
+  ASSERT_TRUE(c.program.blocking_p2p);
+  const CostModel cost = lowered::cost_of(c);
+  const double waits = run(c, cost).step_time.value;
+  c.semantics.schedules = {"1f1b"};
+  const double ahead = run(c, cost).step_time.value;
+  const double restart = kRestart * c.semantics.host_per_layer.value;
+  const int steps = c.program.micro_batches;
+  EXPECT_GE(waits - ahead, (steps - 1) * restart);
+  EXPECT_LE(waits - ahead, 2 * (steps + 1) * restart);
 }
 
 TEST(Replay, AgreesWithSlotReplayForInterleaved) {

@@ -267,6 +267,14 @@ TEST(Measurement, BecomesAPlan) {
   EXPECT_EQ(measured->memory, Bytes(21 * kGiB / 2));
 }
 
+TEST(Measurement, OverlapsTransfersUnlessTheRunDidNot) {
+  const std::vector<Assumption> assumptions = {{"overlap_transfers", "0", {}, "why"}};
+  const auto result = plan_of(read(dense(), assumptions), read_measured_names(data()).value(), data());
+  ASSERT_TRUE(result && *result);
+  EXPECT_FALSE((*result)->plan.layout.overlap.p2p);
+  EXPECT_TRUE(plan(dense())->plan.layout.overlap.p2p);
+}
+
 TEST(Measurement, DerivesWhatTheFamilyFixes) {
   auto cells = dense();
   cells["ffn_hidden"] = "";
