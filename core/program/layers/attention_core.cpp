@@ -67,6 +67,16 @@ Kernel head_product(const LayerContext& c, std::int64_t heads, std::int64_t m, s
   return kernel;
 }
 
+/// Whether scale, mask and softmax are operators of their own: by choice, or where Megatron's fused kernel does not run
+/// because the heads of a micro-batch on this rank are no multiple of 4 (Megatron-LM fused_softmax.py
+/// is_kernel_available).
+bool eager_scores(const LayerContext& c, const AttentionWidths& w) {
+  constexpr std::int64_t kFusedHeads = 4;
+  if (c.job->attention == AttentionKernel::eager) return true;
+  if (c.job->attention != AttentionKernel::unfused || c.semantics->family != SemanticsFamily::megatron) return false;
+  return sizes_of(c, w).heads * c.layout.micro_batch % kFusedHeads != 0;
+}
+
 /// Bytes per score that operators of their own move (Aleph-Alpha/scaling@78489292b core/nn/masked_softmax): cast to
 /// fp32, mask in place, softmax, cast back. Backward: cast, softmax (two tensors read), mask, cast.
 double eager_bytes(double width, bool forward) {
@@ -91,12 +101,16 @@ std::vector<Kernel> unfused_kernels(const LayerContext& c, const AttentionWidths
   }
   const auto width = static_cast<double>(c.width);
   const double scores = static_cast<double>(s.tokens) * static_cast<double>(keys) * static_cast<double>(s.heads);
-  const bool eager = c.job->attention == AttentionKernel::eager;
   const auto over_scores = [&](double bytes) {
     kernels.push_back(traffic(c, bytes * scores));
     kernels.back().heads = static_cast<int>(s.heads);
   };
-  over_scores(eager ? eager_bytes(width, forward) : (forward ? 2 : 3) * width);
+  if (eager_scores(c, w)) {
+    constexpr int kOperators = 4; // cast, mask, softmax, cast; backward in turn
+    for (int i = 0; i < kOperators; ++i) over_scores(eager_bytes(width, forward) / kOperators);
+  } else {
+    over_scores((forward ? 2 : 3) * width);
+  }
   if (c.job->dropout > 0) over_scores(2 * width + 1);
   // cap · tanh(score / cap) as three operators; backward reads the tanh's output too.
   if (c.model->attention_softcap > 0) over_scores((forward ? 6 : 7) * width);
@@ -199,7 +213,7 @@ std::vector<int> backward_reads(const AttentionCore& core, int out, int grad_out
 
 /// Eager operators hold the scores and their fp32 copy until the softmax has returned.
 Bytes forward_scratch(const LayerContext& c, const AttentionCore& core) {
-  if (c.job->attention != AttentionKernel::eager) return Bytes(0);
+  if (!eager_scores(c, core.widths)) return Bytes(0);
   const CoreSizes s = sizes_of(c, core.widths);
   return Bytes((c.width + 4) * s.tokens * s.heads * c.job->sequence_length);
 }
@@ -208,7 +222,7 @@ Bytes forward_scratch(const LayerContext& c, const AttentionCore& core) {
 Bytes backward_scratch(const LayerContext& c, const AttentionCore& core) {
   const CoreSizes s = sizes_of(c, core.widths);
   const std::int64_t scores = s.tokens * s.heads * c.job->sequence_length;
-  if (c.job->attention == AttentionKernel::eager) return Bytes(2 * 4 * scores); // in fp32
+  if (eager_scores(c, core.widths)) return Bytes(2 * 4 * scores); // in fp32
   if (core.probabilities >= 0) return Bytes(2 * c.width * scores);
   return query_gradients(c, core.widths) + Bytes(4 * s.tokens * s.heads) + score_gradients(c, c.job->sequence_length);
 }
@@ -283,7 +297,7 @@ AttentionCore declare_core(BlockBuilder& b, const AttentionWidths& widths) {
   if (c.job->attention != AttentionKernel::flash) {
     // Softmax output; with dropout also its output and a one-byte mask (arXiv:2205.05198: 5·a·s² bytes). In eager
     // operators the softmax keeps its own in fp32, and the product its cast.
-    const std::int64_t wide = c.job->attention == AttentionKernel::eager ? 4 : 0;
+    const std::int64_t wide = eager_scores(c, widths) ? 4 : 0;
     const std::int64_t capped = c.model->attention_softcap > 0 ? c.width : 0; // the tanh's output
     const std::int64_t bytes = wide + c.width + capped + (c.job->dropout > 0 ? c.width + 1 : 0);
     core.probabilities = b.buffer("attention.probabilities", DType::int8,

@@ -109,5 +109,21 @@ TEST(EagerAttention, MovesAndKeepsScoresInFp32) {
   EXPECT_DOUBLE_EQ(traffic_of(eager.backward) - traffic_of(fused.backward), (32.0 - 6) * static_cast<double>(scores));
 }
 
+// Megatron-LM fused_softmax.py is_kernel_available: attn_batches % 4 == 0. 32 heads on 16 ranks are 2 each.
+TEST(UnfusedAttention, RunsInOperatorsWhereTheFusedSoftmaxDoesNot) {
+  const auto layer = [](AttentionKernel kernel, int micro_batch) {
+    Plan p = job("Ampere", false);
+    p.layout.tp = 16;
+    p.layout.micro_batch = micro_batch;
+    p.job.attention = kernel;
+    return layer_of(p, semantics(false));
+  };
+  EXPECT_EQ(layer(AttentionKernel::unfused, 1), layer(AttentionKernel::eager, 1));
+  const std::int64_t scores = std::int64_t{2} * 2 * 8192 * 8192;
+  EXPECT_DOUBLE_EQ(traffic_of(layer(AttentionKernel::eager, 2).forward) -
+                       traffic_of(layer(AttentionKernel::unfused, 2).forward),
+                   (28.0 - 4) * static_cast<double>(scores));
+}
+
 } // namespace
 } // namespace foretrain
