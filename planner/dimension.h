@@ -10,7 +10,7 @@ enum class Dimension {
   sharding,
   offload,
   micro_batch,
-  sequence_parallel,
+  sequence_parallel, ///< and whether tensor-parallel collectives run beside their products
   context,
   dispatch,
   recompute, ///< the whole layout

@@ -65,6 +65,7 @@ std::string describe(const Layout& layout) {
   if (layout.ep > 1 || layout.etp > 1) text += fmt::format(" ep{} etp{}", layout.ep, layout.etp);
   text += fmt::format(" · mb {}", layout.micro_batch);
   if (layout.sequence_parallel) text += " · sp";
+  if (layout.overlap.tp) text += " · tp overlap";
   for (const std::string& part : {schedule_text(layout), context_text(layout)})
     if (!part.empty()) text += " · " + part;
   if (layout.ep > 1) text += " · " + std::string(id_of(layout.expert_dispatch.kind));
@@ -105,6 +106,7 @@ Explanation explain(const Plan& plan, const Prediction& prediction, const Plan& 
           fmt::format("{}: {} instead of {}", name, mine.empty() ? "none" : mine, theirs.empty() ? "none" : theirs));
   };
   text("sequence parallel", a.sequence_parallel ? "on" : "off", b.sequence_parallel ? "on" : "off");
+  text("tp overlap", a.overlap.tp ? "on" : "off", b.overlap.tp ? "on" : "off");
   text("schedule", schedule_text(a), schedule_text(b));
   text("context parallel", context_text(a), context_text(b));
   text("sharding", sharding_text(a), sharding_text(b));

@@ -191,15 +191,29 @@ const Layout& LayoutSpace::degrees(std::size_t group) const {
   return groups_[group].degrees;
 }
 
+/// Overlap is tried under sequence parallelism; where nothing else is asked for, everywhere, so that a rule can say why
+/// it is not to be had.
+std::vector<LayoutSpace::TensorChoice> LayoutSpace::tensor_choices(const Layout& degrees) const {
+  if (degrees.tp == 1) return {TensorChoice{}};
+  const SearchSpace& space = study_.space;
+  const std::vector<bool> sequence =
+      chosen(space.sequence_parallel, semantics_.sequence_parallel_always ? std::vector<bool>{true}
+                                      : semantics_.sequence_parallel      ? std::vector<bool>{true, false}
+                                                                          : std::vector<bool>{false});
+  const std::vector<bool> overlap =
+      chosen(space.overlap_tp, semantics_.tp_overlap ? std::vector<bool>{false, true} : std::vector<bool>{false});
+  std::vector<TensorChoice> list;
+  for (const bool split : sequence)
+    for (const bool beside : overlap)
+      if (split || !beside || !allows(overlap, false)) list.push_back({split, beside});
+  return list;
+}
+
 LayoutSpace::Dimensions LayoutSpace::dimensions_of(const Layout& degrees) const {
   const SearchSpace& space = study_.space;
   Dimensions d;
   d.micro_batch = &micro_batch_.at(degrees.dp());
-  d.sequence_parallel = degrees.tp == 1                       ? std::vector<bool>{false}
-                        : semantics_.sequence_parallel_always ? std::vector<bool>{true}
-                        : semantics_.sequence_parallel        ? std::vector<bool>{true, false}
-                                                              : std::vector<bool>{false};
-  if (degrees.tp > 1 && !space.sequence_parallel.empty()) d.sequence_parallel = space.sequence_parallel;
+  d.tensor = tensor_choices(degrees);
   const Stages& stages = stages_.at(degrees.pp);
   d.schedules = &stages.schedules;
   d.recompute = &stages.recompute;
@@ -234,7 +248,7 @@ std::int64_t LayoutSpace::Dimensions::below(Dimension settled, std::size_t sched
   if (settled < Dimension::sharding) layouts *= all(sharding);
   if (settled < Dimension::offload) layouts *= all(offload);
   if (settled < Dimension::micro_batch) layouts *= all(*micro_batch);
-  if (settled < Dimension::sequence_parallel) layouts *= all(sequence_parallel);
+  if (settled < Dimension::sequence_parallel) layouts *= all(tensor);
   if (settled < Dimension::context) layouts *= all(context);
   if (settled < Dimension::dispatch) layouts *= all(dispatch);
   return layouts;
@@ -250,7 +264,7 @@ public:
     layout_.sharding = d_.sharding.front();
     layout_.offload.optimizer = d_.offload.front();
     layout_.micro_batch = d_.micro_batch->front();
-    layout_.sequence_parallel = d_.sequence_parallel.front();
+    d_.tensor.front().apply_to(layout_);
     layout_.expert_dispatch = d_.dispatch.front();
   }
 
@@ -265,15 +279,19 @@ public:
 private:
   void inside() {
     each(Dimension::sharding, d_.sharding, layout_.sharding, [&] {
-      each(Dimension::offload, d_.offload, layout_.offload.optimizer, [&] {
-        each(Dimension::micro_batch, *d_.micro_batch, layout_.micro_batch, [&] {
-          each(Dimension::sequence_parallel, d_.sequence_parallel, layout_.sequence_parallel, [&] {
-            each(Dimension::context, d_.context, layout_.context_parallel,
-                 [&] { each(Dimension::dispatch, d_.dispatch, layout_.expert_dispatch, [&] { leaves(); }); });
-          });
-        });
-      });
+      each(Dimension::offload, d_.offload, layout_.offload.optimizer,
+           [&] { each(Dimension::micro_batch, *d_.micro_batch, layout_.micro_batch, [&] { tensor(); }); });
     });
+  }
+  void tensor() {
+    for (std::size_t i = 0; i < d_.tensor.size() && !ended_; ++i) {
+      d_.tensor[i].apply_to(layout_);
+      branch(Dimension::sequence_parallel, [&] {
+        each(Dimension::context, d_.context, layout_.context_parallel,
+             [&] { each(Dimension::dispatch, d_.dispatch, layout_.expert_dispatch, [&] { leaves(); }); });
+      });
+    }
+    d_.tensor.front().apply_to(layout_);
   }
   void leaves() {
     const std::vector<RecomputeChoice>& choices = *(*d_.recompute)[schedule_];
@@ -346,7 +364,7 @@ std::pair<Layout, std::size_t> LayoutSpace::pick(const Layout& degrees, const Di
   layout.sharding = d.sharding[take(Dimension::sharding)];
   layout.offload.optimizer = d.offload[take(Dimension::offload)];
   layout.micro_batch = (*d.micro_batch)[take(Dimension::micro_batch)];
-  layout.sequence_parallel = d.sequence_parallel[take(Dimension::sequence_parallel)];
+  d.tensor[take(Dimension::sequence_parallel)].apply_to(layout);
   layout.context_parallel = d.context[take(Dimension::context)];
   layout.expert_dispatch = d.dispatch[take(Dimension::dispatch)];
   layout.recompute = (*(*d.recompute)[schedule])[static_cast<std::size_t>(rest)];

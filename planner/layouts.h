@@ -66,6 +66,15 @@ private:
     Layout degrees;
     std::int64_t size = 0;
   };
+  /// What tensor parallelism does beside its degree.
+  struct TensorChoice {
+    bool sequence_parallel = false;
+    bool overlap = false;
+    void apply_to(Layout& layout) const {
+      layout.sequence_parallel = sequence_parallel;
+      layout.overlap.tp = overlap;
+    }
+  };
   /// The values of each dimension of a group.
   struct Dimensions {
     std::vector<ContextChoice> context;
@@ -74,7 +83,7 @@ private:
     std::vector<ShardingChoice> sharding;
     std::vector<bool> offload;
     const std::vector<int>* micro_batch = nullptr;
-    std::vector<bool> sequence_parallel;
+    std::vector<TensorChoice> tensor; ///< of `Dimension::sequence_parallel`
     std::vector<DispatchChoice> dispatch;
     /// Layouts that share the dimensions up to this one; from `schedule` on, with the schedule of this index.
     [[nodiscard]] std::int64_t below(Dimension settled, std::size_t schedule) const;
@@ -88,6 +97,7 @@ private:
     std::vector<const std::vector<RecomputeChoice>*> recompute; ///< by schedule
   };
   void add_group(const Layout& degrees);
+  [[nodiscard]] std::vector<TensorChoice> tensor_choices(const Layout& degrees) const;
   [[nodiscard]] Dimensions dimensions_of(const Layout& degrees) const;
 
   Study study_;

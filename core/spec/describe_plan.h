@@ -70,7 +70,9 @@ template <> struct Described<SearchSpace> {
       optional("context_parallel", &T::context_parallel, "Kinds of context parallelism."),
       optional("expert_dispatch", &T::expert_dispatch, "Kinds of expert dispatch."),
       optional("recompute", &T::recompute, "Kinds of recomputation."),
-      optional("offload_optimizer", &T::offload_optimizer, "Optimizer state on the host.")};
+      optional("offload_optimizer", &T::offload_optimizer, "Optimizer state on the host."),
+      optional("overlap_tp", &T::overlap_tp,
+               "Tensor-parallel collectives in pieces beside their products (overlap.tp of a layout).")};
   static Result<void> check(const T& space, const Where& where) {
     const std::vector<std::string> kinds = Described<ScheduleChoice>::kinds();
     for (std::size_t i = 0; i < space.schedules.size(); ++i)

@@ -44,6 +44,7 @@ struct SearchSpace {
   std::vector<DispatchKind> expert_dispatch;
   std::vector<RecomputeKind> recompute;
   std::vector<bool> offload_optimizer = {false};
+  std::vector<bool> overlap_tp = {false}; ///< `Layout::overlap.tp`
   bool operator==(const SearchSpace&) const = default;
 };
 

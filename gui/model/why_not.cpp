@@ -75,6 +75,10 @@ Result<void> set_word(const std::string& key, const std::string& value, Json& do
     document[key] = value == "yes" || value == "true" || value == "on";
     return {};
   }
+  if (key == "overlap_tp") {
+    document["overlap"]["tp"] = value == "yes" || value == "true" || value == "on";
+    return {};
+  }
   if (!holds(kKinds, key)) return fail(kPlace, fmt::format("'{}' is no part of a layout", key), kSuch);
   FORETRAIN_TRY(document[key], choice_in(key, value));
   return {};
@@ -110,8 +114,10 @@ Result<Layout> layout_in_words(const std::string& text, const Layout& base, int 
 std::string words_of(const Layout& layout) {
   std::string words = fmt::format("tp {} pp {} cp {}", layout.tp, layout.pp, layout.cp);
   if (layout.ep > 1 || layout.etp > 1) words += fmt::format(" ep {} etp {}", layout.ep, layout.etp);
-  words += fmt::format(" micro_batch {} sequence_parallel {} schedule {}", layout.micro_batch,
-                       layout.sequence_parallel ? "yes" : "no", layout.schedule.kind);
+  words +=
+      fmt::format(" micro_batch {} sequence_parallel {}", layout.micro_batch, layout.sequence_parallel ? "yes" : "no");
+  if (layout.overlap.tp) words += " overlap_tp yes";
+  words += fmt::format(" schedule {}", layout.schedule.kind);
   if (layout.schedule.chunks > 1) words += fmt::format("*{}", layout.schedule.chunks);
   words += fmt::format(" sharding {}", id_of(layout.sharding.kind));
   return words;

@@ -70,6 +70,9 @@ void add_plan(CLI::App& app, Arguments& arguments) {
   command->add_option("--precision", o.precision, "bf16, fp16, fp8-delayed, …");
   command->add_option("--lora", o.lora,
                       "train adapters of this rank beside the attention's projections; a study file may name others");
+  command->add_option("--overlap-tp", o.overlap_tp,
+                      "tensor-parallel collectives in pieces beside their products, where the framework has it: no, "
+                      "yes, both");
   command->add_option("--objective", o.objective, "step-time, throughput, memory-headroom, cost");
   command->add_option("--where", o.where, "condition over fields, such as 'tp == 8 and memory_gib < 70'");
   command->add_option("--top", o.top, "layouts in the table")->capture_default_str();

@@ -41,6 +41,13 @@ Result<Study> study_from_file(const Context& context, const PlanOptions& options
   return study_from(json, options.study, context.data);
 }
 
+Result<std::vector<bool>> overlaps_from(const std::string& text) {
+  if (text == "no") return std::vector<bool>{false};
+  if (text == "yes") return std::vector<bool>{true};
+  if (text == "both") return std::vector<bool>{}; // all that the framework has
+  return fail("--overlap-tp", fmt::format("'{}' is unknown", text), "no, yes or both");
+}
+
 } // namespace
 
 Result<Study> study_of(const Context& context, const PlanOptions& options) {
@@ -53,6 +60,9 @@ Result<Study> study_of(const Context& context, const PlanOptions& options) {
     if (*options.lora < 1)
       return fail("--lora", fmt::format("{} is no rank of an adapter", *options.lora), "at least 1");
     study.job.lora = LoraChoice{*options.lora, {AdapterTarget::qkv, AdapterTarget::attention_out}};
+  }
+  if (!options.overlap_tp.empty()) {
+    FORETRAIN_TRY(study.space.overlap_tp, overlaps_from(options.overlap_tp));
   }
   if (!options.semantics.empty()) study.job.semantics = options.semantics;
   if (!options.objective.empty()) {

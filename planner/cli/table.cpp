@@ -36,6 +36,7 @@ constexpr std::array kColumns = {
     Column{"dp_replicate", "1", 2, true},
     Column{"micro_batch", "", 0},
     Column{"sequence_parallel", "no", 8, true},
+    Column{"overlap_tp", "no", 8, true},
     Column{"schedule", "", 1, true},
     Column{"chunks", "1", 1, true},
     Column{"sharding", "", 2, true},

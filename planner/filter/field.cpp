@@ -111,6 +111,8 @@ void add_layout(std::vector<Field>& list) {
   }));
   list.push_back(flag_field("sequence_parallel", "sp", "activations between tensor-parallel blocks are split too",
                             [](Row r) { return FieldValue(r.layout.sequence_parallel); }));
+  list.push_back(flag_field("overlap_tp", "tp ov", "tensor-parallel collectives run in pieces beside their products",
+                            [](Row r) { return FieldValue(r.layout.overlap.tp); }));
   list.push_back(text_field("schedule", "schedule", "pipeline schedule", schedule_ids(),
                             [](Row r) { return FieldValue(r.layout.schedule.kind); }));
   list.push_back(count_field("chunks", "vp", "model chunks per stage (virtual stages)",
@@ -210,7 +212,7 @@ Dimension dimension_of(std::string_view id) {
   if (id == "sharding") return Dimension::sharding;
   if (id == "offload_optimizer") return Dimension::offload;
   if (id == "micro_batch" || id == "micro_batches") return Dimension::micro_batch;
-  if (id == "sequence_parallel") return Dimension::sequence_parallel;
+  if (id == "sequence_parallel" || id == "overlap_tp") return Dimension::sequence_parallel;
   if (id == "dispatch") return Dimension::dispatch;
   return Dimension::recompute;
 }

@@ -82,7 +82,7 @@ void add_sharding_rules(RuleList& list) {
   list.push_back(
       make_rule("offload", "The framework and the cluster can keep state on the host.", offload, RuleScope::offload));
   list.push_back(make_rule("tensor-overlap", "The framework pipelines tensor-parallel collectives in this layout.",
-                           tensor_overlap));
+                           tensor_overlap, RuleScope::sequence_parallel));
   list.push_back(make_rule("overlap-not-modelled", "Overlap that is asked for is modelled.", overlap));
 }
 

@@ -41,11 +41,14 @@ TEST(StudyForm, EverySetValueReadsBack) {
   document = with_value(document, field(document, "/job/precision"), "fp16");
   document = with_value(document, field(document, "/cluster/devices"), "16");
   document = with_value(document, field(document, "/job/optimizer"), "lion");
+  EXPECT_EQ(field(document, "/space/overlap_tp").inherited, "no");
+  document = with_value(document, field(document, "/space/overlap_tp"), "no, yes");
   const auto study = study_from(document, "study", test::environment().data);
   ASSERT_TRUE(study) << to_string(study.error());
   EXPECT_EQ(study->job.global_batch, 64);
   EXPECT_EQ(study->space.tp, (std::vector<int>{2, 4}));
   EXPECT_EQ(study->job.precision, Precision::fp16);
+  EXPECT_EQ(study->space.overlap_tp, (std::vector<bool>{false, true}));
   EXPECT_EQ(device_count(study->cluster), 16);
   EXPECT_EQ(study->job.optimizer.kind, OptimizerKind::lion);
 }

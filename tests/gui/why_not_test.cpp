@@ -23,6 +23,12 @@ TEST(LayoutInWords, SetsWhatIsNamedAndLeavesTheRest) {
   EXPECT_EQ(layout->sharding.kind, ShardingKind::gradients);
   EXPECT_EQ(layout_in_words("dp 3", base, 16)->dp_shard, 3) << "what is asked for, though it leaves devices idle";
   EXPECT_EQ(layout_in_words(words_of(*layout), Layout{}, 16)->schedule, layout->schedule);
+  const auto overlapped = layout_in_words("tp 4 sp yes overlap_tp yes", base, 16);
+  ASSERT_TRUE(overlapped) << to_string(overlapped.error());
+  EXPECT_TRUE(overlapped->overlap.tp);
+  EXPECT_TRUE(overlapped->overlap.p2p) << "the other switches stay";
+  EXPECT_TRUE(layout_in_words(words_of(*overlapped), Layout{}, 16)->overlap.tp);
+  EXPECT_FALSE(layout_in_words("overlap_tp no", *overlapped, 16)->overlap.tp);
 }
 
 TEST(LayoutInWords, SaysWhatDoesNotRead) {

@@ -39,6 +39,42 @@ std::vector<std::string> twins(const Setting& s) {
   return found;
 }
 
+// Beside a layout with sequence parallelism stands the same one with overlap, where the framework has it.
+TEST(Layouts, OverlapOfTensorParallelCollectivesIsADimensionWhereItIsAskedFor) {
+  for (const std::string framework : {"megatron-core", "torchtitan", "composer"}) {
+    const Setting s = setting_of("llama3-8b", "dgx-h100", 8, 4096, 64, framework);
+    Study study{s.plan.model, s.plan.cluster, s.plan.job, {}, Objective::step_time, ""};
+    const auto count = [&](std::vector<bool> values, auto&& wanted) {
+      study.space.overlap_tp = std::move(values);
+      const LayoutSpace space(study, s.semantics);
+      std::int64_t found = 0;
+      std::int64_t visited = 0;
+      for (std::size_t group = 0; group < space.groups(); ++group) {
+        std::int64_t index = 0;
+        space.visit_group(group, [&](const Layout& layout) {
+          if (++visited % 97 == 0) {
+            EXPECT_EQ(space.at(std::vector{LayoutPosition{group, index}}).front(), layout);
+          }
+          ++index;
+          found += wanted(layout) ? 1 : 0;
+          return true;
+        });
+      }
+      EXPECT_EQ(visited, space.size());
+      return found;
+    };
+    const auto any = [](const Layout&) { return true; };
+    const auto beside = [](const Layout& layout) { return layout.overlap.tp; };
+    const auto split = [](const Layout& layout) { return layout.tp > 1 && layout.sequence_parallel; };
+    const auto legal_beside = [&](const Layout& layout) { return layout.overlap.tp && is_legal(s, layout); };
+    EXPECT_EQ(count({false}, beside), 0) << framework;
+    const std::int64_t overlapped = count({}, beside);
+    EXPECT_EQ(overlapped, s.semantics.tp_overlap ? count({false}, split) : 0) << framework;
+    EXPECT_EQ(count({}, any), count({false}, any) + overlapped) << framework;
+    EXPECT_EQ(count({true}, legal_beside), count({}, legal_beside)) << framework;
+  }
+}
+
 TEST(Layouts, HaveOneNameEach) {
   for (const char* model : {"llama3-8b", "mixtral-8x7b"})
     for (const std::string framework :

@@ -20,6 +20,7 @@ struct PlanOptions {
   std::string semantics;
   std::string precision;
   std::optional<int> lora;
+  std::string overlap_tp; ///< no, yes, both; empty: as the study says
   std::string objective;
   std::string where;
   int top = 20;

@@ -328,6 +328,7 @@ SearchSpace random_space(Random& random) {
   space.expert_dispatch = some_of(random, kDispatch);
   space.recompute = some_of(random, kRecompute);
   if (coin(random)) space.offload_optimizer = {coin(random)};
+  if (coin(random)) space.overlap_tp = {coin(random)};
   return space;
 }
 

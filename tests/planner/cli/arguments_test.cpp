@@ -55,6 +55,7 @@ TEST(Arguments, MistakesAreNamedWithWhatWouldBeRight) {
            {with("--precision", "bf17"), "bf16"},
            {with("--objective", "speed"), "step-time"},
            {with("--engine", "magic"), "replay"},
+           {with("--overlap-tp", "maybe"), "no, yes or both"},
            {with("--where", "tp == 8 and memry_gib < 3"), "column 13"},
            {with("--top", "0"), "--top"},
            {with("--jobs", "-1"), "--jobs"},

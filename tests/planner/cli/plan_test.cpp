@@ -99,6 +99,36 @@ TEST(PlanCommand, StudyFilesAndFlagsSayTheSame) {
   EXPECT_EQ(from_file.out.substr(0, 6), "tp,pp,");
 }
 
+TEST(PlanCommand, TriesTensorParallelOverlapWhereItIsAskedFor) {
+  const auto planned = [](const std::string& semantics, std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--json", "--top", "20000", "--semantics", semantics});
+    const Outcome outcome = foretrain(small_plan(flags));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.json();
+  };
+  const auto overlapped = [](const Json& found) {
+    int count = 0;
+    for (const Json& entry : found["ranked"]) {
+      const Json& layout = entry["plan"]["layout"];
+      if (!layout.value("overlap", Json::object()).value("tp", false)) continue; // defaults are left out
+      EXPECT_TRUE(layout["sequence_parallel"].get<bool>());
+      ++count;
+    }
+    return count;
+  };
+  const Json as_always = planned("megatron-core", {});
+  EXPECT_EQ(overlapped(as_always), 0);
+  EXPECT_EQ(planned("megatron-core", {"--overlap-tp", "no"})["space"], as_always["space"]);
+  const Json both = planned("megatron-core", {"--overlap-tp", "both"});
+  EXPECT_GT(overlapped(both), 0);
+  EXPECT_GT(both["space"]["enumerated"], as_always["space"]["enumerated"]);
+  EXPECT_EQ(overlapped(planned("megatron-core", {"--overlap-tp", "yes"})), overlapped(both));
+  const Json refused = planned("foretrain", {"--overlap-tp", "yes"}); // what is left has no tensor parallelism
+  EXPECT_EQ(overlapped(refused), 0);
+  EXPECT_GT(refused["space"]["rejected"]["tensor-overlap"], 0);
+  EXPECT_FALSE(planned("foretrain", {"--overlap-tp", "both"})["space"]["rejected"].contains("tensor-overlap"));
+}
+
 TEST(PlanCommand, TheColumnsOfPartsAddUpToTheStep) {
   const std::string csv = foretrain(small_plan({"--csv"})).out;
   const auto cells = [&csv](std::size_t from) {

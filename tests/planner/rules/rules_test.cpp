@@ -63,7 +63,10 @@ Layout up_to(Dimension settled, const Layout& whole) {
   if (settled < Dimension::sharding) part.sharding = defaults.sharding;
   if (settled < Dimension::offload) part.offload = defaults.offload;
   if (settled < Dimension::micro_batch) part.micro_batch = defaults.micro_batch;
-  if (settled < Dimension::sequence_parallel) part.sequence_parallel = defaults.sequence_parallel;
+  if (settled < Dimension::sequence_parallel) {
+    part.sequence_parallel = defaults.sequence_parallel;
+    part.overlap.tp = defaults.overlap.tp;
+  }
   if (settled < Dimension::context) part.context_parallel = defaults.context_parallel;
   if (settled < Dimension::dispatch) part.expert_dispatch = defaults.expert_dispatch;
   if (settled < Dimension::recompute) part.recompute = defaults.recompute;
