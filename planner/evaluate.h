@@ -19,6 +19,8 @@ struct Evaluation {
   std::int64_t device_bytes = 0; ///< highest over the stages
   int worst_stage = 0;
   Evidence evidence = Evidence::datasheet; ///< worst of the costs in it
+  double tflops_per_device = 0;            ///< model TFLOP/s, Megatron's count; 0: no formula
+  double mfu_percent = 0;                  ///< the same against the dense peak; 0: not known
 };
 
 /// What a layout takes at least: never more than its evaluation says.

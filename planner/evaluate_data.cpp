@@ -184,7 +184,17 @@ double Evaluator::Worker::Data::step_tail() const {
   return tail;
 }
 
+const Utilisation& Evaluator::Worker::Data::utilisation() {
+  for (const auto& [tp, known] : utilisations)
+    if (tp == setting.tp) return known;
+  const StudyContext& study = shared->study;
+  return utilisations
+      .emplace_back(setting.tp, Utilisation(study.model, study.cluster, study.job, study.semantics, setting.tp))
+      .second;
+}
+
 void Evaluator::Worker::Data::evaluate(std::span<const RecomputeChoice> choices, std::span<Evaluation> into) {
+  const Utilisation& used = utilisation();
   std::vector<const SlotCosts*> costs;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     fill(lanes[i], choices[i]);
@@ -196,6 +206,8 @@ void Evaluator::Worker::Data::evaluate(std::span<const RecomputeChoice> choices,
     evaluation = {};
     evaluation.evidence = lanes[i].evidence;
     evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i]);
+    evaluation.tflops_per_device = used.tflops_per_device(evaluation.step_seconds);
+    evaluation.mfu_percent = used.mfu_percent(evaluation.step_seconds);
     fill_memories(lanes[i]);
     for (std::size_t stage = 0; stage < states.size(); ++stage) {
       const std::int64_t bytes = device_bytes(stage).value;

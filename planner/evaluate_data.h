@@ -3,9 +3,11 @@
 #include <array>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "planner/evaluate.h"
+#include "planner/finish.h"
 #include "planner/slot_costs.h"
 #include "planner/stage_cache.h"
 #include "simulator/launches.h"
@@ -53,6 +55,7 @@ struct Evaluator::Worker::Data {
   std::vector<int> layers;
   std::vector<const ChunkFloor*> chunks; ///< by kind of chunk
   double fragmentation = 0;
+  std::vector<std::pair<int, Utilisation>> utilisations; ///< by tp, which pads the vocabulary
   const SteadyOrder* steady = nullptr;
   const SlotOrder* memory_order = nullptr; ///< its memory peak is that of the whole step
 
@@ -99,6 +102,8 @@ struct Evaluator::Worker::Data {
   [[nodiscard]] double host_step() const { return kStepLaunches * shared->study.host.per_layer; }
 
   [[nodiscard]] double step_tail() const;
+
+  [[nodiscard]] const Utilisation& utilisation();
 
   void evaluate(std::span<const RecomputeChoice> choices, std::span<Evaluation> into);
 };

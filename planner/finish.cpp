@@ -30,6 +30,26 @@ double half_width(Evidence evidence) {
 
 } // namespace
 
+Utilisation::Utilisation(const ModelSpec& model, const ClusterSpec& cluster, const JobSpec& job,
+                         const Semantics& semantics, int tp) {
+  const FlopShape shape{job.sequence_length, job.packed, static_cast<int>(padded_vocab(model, job, semantics, tp)),
+                        job.lora};
+  const auto flop = flop_per_token(model, FlopConvention::megatron, shape);
+  if (!flop) return;
+  const double tokens = static_cast<double>(job.global_batch) * job.sequence_length / device_count(cluster);
+  tflop_ = *flop * tokens / 1e12;
+  if (const auto peak = dense_peak(cluster.device, job.precision))
+    peak_share_ = utilisation_percent(*flop, tokens, *peak);
+}
+
+double Utilisation::tflops_per_device(double step_seconds) const {
+  return step_seconds > 0 ? tflop_ / step_seconds : 0;
+}
+
+double Utilisation::mfu_percent(double step_seconds) const {
+  return step_seconds > 0 ? peak_share_ / step_seconds : 0;
+}
+
 void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics& semantics,
                        std::optional<Bytes> capacity) {
   const double step = prediction.step_time.value;
@@ -37,15 +57,10 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
   if (step > 0) {
     const double tokens = static_cast<double>(plan.job.global_batch) * plan.job.sequence_length;
     prediction.tokens_per_s_per_device = tokens / step / devices;
-    const FlopShape shape{plan.job.sequence_length, plan.job.packed,
-                          static_cast<int>(padded_vocab(plan.model, plan.job, semantics, plan.layout.tp)),
-                          plan.job.lora};
     prediction.flop_convention = std::string(id_of(FlopConvention::megatron));
-    if (const auto flop = flop_per_token(plan.model, FlopConvention::megatron, shape)) {
-      prediction.model_tflops_per_device = *flop * prediction.tokens_per_s_per_device / 1e12;
-      if (const auto peak = dense_peak(plan.cluster.device, plan.job.precision))
-        prediction.mfu_percent = utilisation_percent(*flop, prediction.tokens_per_s_per_device, *peak);
-    }
+    const Utilisation used(plan.model, plan.cluster, plan.job, semantics, plan.layout.tp);
+    prediction.model_tflops_per_device = used.tflops_per_device(step);
+    prediction.mfu_percent = used.mfu_percent(step);
     const double width = half_width(prediction.evidence);
     prediction.step_time_interval = {Seconds(step * (1 - width)), Seconds(step * (1 + width))};
   }

@@ -96,7 +96,7 @@ template <class Work> void in_parallel(std::size_t count, int jobs, const Work& 
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Candidates of a search that its filter may admit, best first. What slots do not keep (the MFU, the parts of the
+/// Candidates of a search that its filter may admit, best first. What slots do not keep (the parts of the
 /// step) is asked of their full prediction: it is there for every candidate, and without it a condition would see the
 /// best only.
 class Admitted {

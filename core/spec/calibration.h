@@ -111,9 +111,10 @@ struct CollectiveTable {
   int per_node = 0;
   int nodes = 1;
   std::optional<BytesPerSecond> network; ///< per-device network of a table with nodes > 1
-  std::optional<Seconds> latency;        ///< latency class of that network (LinkSpec::latency)
-  std::vector<double> log2_bytes;        ///< ascending
-  std::vector<double> microseconds;      ///< never falling
+  std::optional<Seconds> latency;   ///< LinkSpec::latency of the links: of that network; inside a node, of its switch
+                                    ///< where it is not the default
+  std::vector<double> log2_bytes;   ///< ascending
+  std::vector<double> microseconds; ///< never falling
   Evidence evidence = Evidence::measured;
   std::string source;
   bool operator==(const CollectiveTable&) const = default;

@@ -39,6 +39,10 @@ FieldValue known(std::optional<double> value) {
   return value ? FieldValue(*value) : FieldValue();
 }
 
+FieldValue positive(double value) {
+  return value > 0 ? FieldValue(value) : FieldValue();
+}
+
 FieldValue part_seconds(const FieldRow& row, TimePart part) {
   if (!row.prediction || row.prediction->step_time.value <= 0) return {};
   return row.prediction->time[static_cast<std::size_t>(part)].value;
@@ -153,12 +157,11 @@ void add_outcome(std::vector<Field>& list) {
       }));
   list.push_back(
       outcome_field("tflops_per_gpu", "TFLOP/s", "TFLOP/s", "model FLOP per second and device", 0, [](Row r) {
-        return r.prediction && r.prediction->model_tflops_per_device > 0
-                   ? FieldValue(r.prediction->model_tflops_per_device)
-                   : FieldValue();
+        return positive(r.prediction ? r.prediction->model_tflops_per_device
+                                     : (r.slots ? r.slots->tflops_per_device : 0));
       }));
   list.push_back(outcome_field("mfu_percent", "MFU %", "%", "model FLOP utilisation, Megatron's count", 1, [](Row r) {
-    return r.prediction && r.prediction->mfu_percent > 0 ? FieldValue(r.prediction->mfu_percent) : FieldValue();
+    return positive(r.prediction ? r.prediction->mfu_percent : (r.slots ? r.slots->mfu_percent : 0));
   }));
   list.push_back(outcome_field("memory_gib", "mem GiB", "GiB", "device memory of the fullest stage", 1, [](Row r) {
     const auto bytes = device_bytes(r);

@@ -47,6 +47,23 @@ TEST(Evaluate, SearchAndFullPredictionAgree) {
   EXPECT_GE(exact, all * 99 / 100);
 }
 
+// Slots alone tell the utilisation: rows that nobody replayed have one too.
+TEST(Evaluate, UtilisationIsThatOfThePrediction) {
+  const Setting s = setting_of("llama3-8b", "dgx-h100", 16, 4096, 64, "megatron-core");
+  const Evaluator evaluator = evaluator_of(s);
+  Evaluator::Worker worker = evaluator.worker();
+  constexpr double kEngines = 0.01; // the search folds micro-batches of one kind
+  for (const Layout& layout : sample(s, 12)) {
+    const Evaluation slots = worker.evaluate(layout);
+    const Prediction whole = evaluator.predict(layout);
+    EXPECT_GT(slots.mfu_percent, 0);
+    EXPECT_NEAR(slots.mfu_percent / whole.mfu_percent, 1, kEngines);
+    EXPECT_NEAR(slots.tflops_per_device / whole.model_tflops_per_device, 1, kEngines);
+    EXPECT_NEAR(slots.mfu_percent * slots.step_seconds, whole.mfu_percent * whole.step_time.value,
+                1e-9 * slots.mfu_percent * slots.step_seconds);
+  }
+}
+
 // Backward of the embedding is empty where only adapters are trained; gathers of sharded weights run beside it.
 TEST(Evaluate, AdaptersBesideShardedWeights) {
   Setting s = setting_of("llama3-8b", "dgx-h100", 8, 4096, 32, "torchtitan");
