@@ -36,6 +36,8 @@ std::vector<Setting> settings() {
 SearchResult searched(const Setting& s, Extent extent, Objective objective, const std::string& where,
                       SearchOptions options) {
   Study study{s.plan.model, s.plan.cluster, s.plan.job, {}, objective, where};
+  if (where.find("compute_s") == std::string::npos) // a full prediction of every layout takes long enough without
+    study.space.overlap_tp = {};                    // both, where the framework has it
   if (study.model.moe &&
       !std::getenv("FORETRAIN_MIDDLE_SPACES")) { // every module that can be recomputed, in every combination
     study.space.cp = {1};

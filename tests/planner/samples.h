@@ -55,7 +55,9 @@ inline std::vector<Layout> sample(const Setting& s, std::int64_t count) {
   return chosen;
 }
 
-/// The same with switches that a space leaves as they are: every other layout gets one of them turned.
+/// The same with switches that a space leaves as they are: every other layout gets one of them turned. Beside every
+/// third one under sequence parallelism stands the same with overlap of tensor-parallel collectives, where the
+/// framework has it.
 inline std::vector<Layout> varied_sample(const Setting& s, std::int64_t count) {
   std::vector<Layout> layouts = sample(s, count);
   for (std::size_t i = 1; i < layouts.size(); i += 2) {
@@ -76,6 +78,13 @@ inline std::vector<Layout> varied_sample(const Setting& s, std::int64_t count) {
       break;
     }
     if (is_legal(s, turned)) layouts[i] = turned;
+  }
+  int split = 0;
+  for (std::size_t i = 0, plain = layouts.size(); i < plain; ++i) {
+    Layout beside = layouts[i];
+    if (!beside.sequence_parallel || split++ % 3 != 0) continue;
+    beside.overlap.tp = true;
+    if (is_legal(s, beside)) layouts.push_back(beside);
   }
   return layouts;
 }
