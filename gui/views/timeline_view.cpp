@@ -56,6 +56,13 @@ public:
     return text;
   }
 
+  void paint_to(QPaintDevice& device, QSize size) override {
+    room_ = size.height(); // a plot that was never shown has none
+    View::paint_to(device, size);
+    room_ = 0;
+    if (!timeline_.stages.empty()) show_axes();
+  }
+
 protected:
   void resizeEvent(QResizeEvent* event) override {
     View::resizeEvent(event);
@@ -207,11 +214,11 @@ private:
     y.reversed = true;
     y.zooms = false;
     const std::size_t step = std::max<std::size_t>(1, timeline_.stages.size() / 20);
-    const double row = double(chart_->height()) / (stages + kMemoryRows + kMap + 2);
+    const double row = double(room_ > 0 ? room_ : chart_->height()) / (stages + kMemoryRows + kMap + 2);
     for (std::size_t i = 0; i < timeline_.stages.size(); i += step) {
       QString name = QStringLiteral("stage %1").arg(i);
       if (const double idle = timeline_.stages[i].idle; row > 2.2 * fontMetrics().height())
-        name += QStringLiteral("\nidle %1, %2 %")
+        name += QStringLiteral("\nno compute %1, %2 %")
                     .arg(text_of(short_seconds(idle)), text_of(short_number(idle / timeline_.end * 100)));
       y.ticks.emplace_back(double(i) + 0.5, name);
     }
@@ -356,6 +363,7 @@ private:
   std::optional<Hover> hover_;
   QPointF pointer_;
   int chosen_ = -1; ///< micro-batch
+  int room_ = 0;    ///< pixels of an export; 0: those of the window
   bool ruler_ = false;
   bool on_map_ = false;
   double ruler_from_ = 0;
