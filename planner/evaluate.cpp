@@ -104,7 +104,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   // The busiest stage is the critical path; what it waits for is transfers (seen by replaying without them) or bubble.
   const auto busiest =
       static_cast<std::size_t>(std::max_element(result.busy.begin(), result.busy.end()) - result.busy.begin());
-  const double makespan = result.makespan;
+  const double slots = result.seconds;
   SlotCosts still = lane.costs;
   std::fill(still.p2p.begin(), still.p2p.end(), 0);
   still.crowded.clear();
@@ -139,8 +139,8 @@ Prediction Evaluator::predict(const Layout& layout) const {
     add(static_cast<TimePart>(p), d.states[busiest]->step_parts[p].value);
   double booked = 0;
   for (const Seconds seconds : prediction.time) booked += seconds.value;
-  const double waiting = makespan + d.step_tail() - booked;
-  const double transfers = std::clamp(makespan - without.makespan, 0.0, std::max(0.0, waiting));
+  const double waiting = slots + d.step_tail() - booked;
+  const double transfers = std::clamp(slots - without.seconds, 0.0, std::max(0.0, waiting));
   const double reduction =
       std::min(lane.reduction[busiest], waiting - transfers); // below zero: slots beside fewer transfers
   add(TimePart::pp, transfers);
@@ -149,7 +149,7 @@ Prediction Evaluator::predict(const Layout& layout) const {
   const double late = straggling(d.busiest(lane));
   add(TimePart::other, late);
   add(TimePart::host, d.host_step());
-  prediction.step_time = Seconds(makespan + d.step_tail() + d.host_step() + late);
+  prediction.step_time = Seconds(slots + d.step_tail() + d.host_step() + late);
   prediction.evidence = lane.evidence;
 
   Plan plan{study.model, study.cluster, study.job, layout};

@@ -38,6 +38,7 @@ void Evaluator::Worker::Data::select(const Layout& layout) {
   FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
   shape = ScheduleShape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
   blocking = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
+  apart = post_validates(study.semantics, layout, split());
   layers = layers_per_chunk(study.model, layout, study.semantics);
   cache.select({&setting, &cache.mesh_of(setting), &layers, shape.micro_batches, split()});
   has_setting = false;
@@ -115,10 +116,11 @@ void Evaluator::Worker::Data::fill(Lane& lane, const RecomputeChoice& recompute)
   queue_reductions(slots, shape, last, lane.reduction);
   for (std::size_t stage = 0; stage < states.size(); ++stage) {
     costs.start[stage] = lane.profiles[kinds[stage * static_cast<std::size_t>(shape.chunks)]].ahead;
-    costs.tail[stage] = lane.reduction[stage] + states[stage]->step_before;
+    costs.tail[stage] = lane.reduction[stage] + (apart ? states[stage]->step_seconds : states[stage]->step_before);
     const auto behind = costs.behind.begin() + static_cast<std::ptrdiff_t>(stage) * shape.chunks;
     lane.reduction[stage] = std::accumulate(behind, behind + shape.chunks, lane.reduction[stage]);
   }
+  costs.apart = apart;
   costs.p2p = p2p;
   costs.crowded = crowded;
   for (auto* list : {&costs.forward_hold, &costs.backward_hold, &costs.gradient_p2p}) list->clear();
@@ -179,6 +181,7 @@ Bytes Evaluator::Worker::Data::device_bytes(std::size_t stage) const {
 }
 
 double Evaluator::Worker::Data::step_tail() const {
+  if (apart) return 0;
   double tail = 0;
   for (const StageState* state : states) tail = std::max(tail, state->step_seconds - state->step_before);
   return tail;
@@ -200,12 +203,12 @@ void Evaluator::Worker::Data::evaluate(std::span<const RecomputeChoice> choices,
     fill(lanes[i], choices[i]);
     costs.push_back(&lanes[i].costs);
   }
-  const LaneTimes makespans = steady_makespan(*steady, shape.micro_batches, costs, steady_workspace);
+  const LaneTimes steps = steady_seconds(*steady, shape.micro_batches, costs, steady_workspace);
   for (std::size_t i = 0; i < choices.size(); ++i) {
     Evaluation& evaluation = into[i];
     evaluation = {};
     evaluation.evidence = lanes[i].evidence;
-    evaluation.step_seconds = makespans[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i]);
+    evaluation.step_seconds = steps[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i]);
     evaluation.tflops_per_device = used.tflops_per_device(evaluation.step_seconds);
     evaluation.mfu_percent = used.mfu_percent(evaluation.step_seconds);
     fill_memories(lanes[i]);

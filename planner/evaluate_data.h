@@ -44,6 +44,7 @@ struct Evaluator::Worker::Data {
   const Schedule* schedule = nullptr;
   ScheduleShape shape;
   bool blocking = false;
+  bool apart = false; ///< no stage waits for another at the step's end
   std::vector<const StageState*> states;
   std::vector<std::uint32_t> kinds; ///< of chunk stage * chunks + index
   std::vector<int> kind_depths;     ///< of one chunk of each kind
@@ -101,6 +102,7 @@ struct Evaluator::Worker::Data {
   /// What the step's end waits for the host.
   [[nodiscard]] double host_step() const { return kStepLaunches * shared->study.host.per_layer; }
 
+  /// What comes after all ranks have met at the step's end; nothing where stages do not meet.
   [[nodiscard]] double step_tail() const;
 
   [[nodiscard]] const Utilisation& utilisation();

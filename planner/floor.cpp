@@ -41,7 +41,8 @@ const ChunkFloor& StageCache::floor(std::size_t kind, const RecomputeChoice& rec
 }
 
 /// A stage begins once its first micro-batch has come through the stages before it, runs all its slots, and what its
-/// last backward makes goes back through the same stages.
+/// last backward makes goes back through the same stages. Where no stage waits for another at the step's end, the own
+/// span of the stage is that without the wait before, and all that comes until the first stage's end is of its span.
 double Evaluator::Worker::Data::least_seconds() {
   const auto per_stage = static_cast<std::size_t>(shape.chunks);
   const double m = shape.micro_batches;
@@ -50,6 +51,9 @@ double Evaluator::Worker::Data::least_seconds() {
   const auto gradient = slot_pass(split() ? Pass::input : Pass::backward);
   double before = 0; // until the stage's first input is there
   double after = 0;  // from its last gradient on
+  const auto step_end = [&](std::size_t stage) {
+    return apart ? states[stage]->step_seconds : states[stage]->step_before;
+  };
   double end = 0;
   double busiest = 0;
   for (std::size_t stage = 0; stage < states.size(); ++stage) {
@@ -62,8 +66,8 @@ double Evaluator::Worker::Data::least_seconds() {
       late += sure * chunk.seconds[slot_pass(Pass::weight)];
       compute += m * chunk.compute;
     }
-    end = std::max(
-        {end, before + slots + late + states[stage]->step_before, before + slots + after + states[0]->step_before});
+    const double own = (apart ? 0 : before) + slots + late + step_end(stage);
+    end = std::max({end, own, before + slots + after + step_end(0)});
     busiest = std::max(busiest, compute);
     const ChunkFloor& first = *chunks[kinds[stage * per_stage]];
     before += first.seconds[slot_pass(Pass::forward)];

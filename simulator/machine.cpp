@@ -24,6 +24,7 @@ public:
       const auto stage = static_cast<std::size_t>(world.stage[r]);
       ranks_[r].role = &script.roles[stage];
       ranks_[r].recorded = options.record && !seen[stage];
+      ranks_[r].apart = script.program->post_validation;
       seen[stage] = true;
       run_.ranks[r].rank = world.rank[r];
       run_.ranks[r].stage = world.stage[r];
@@ -75,6 +76,7 @@ private:
   };
 
   RankState& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  RankRun& of(int r) { return run_.ranks[static_cast<std::size_t>(r)]; }
 
   void drain() {
     // Breadth first in order of appearance: the order decides nothing but must not depend on anything outside.
@@ -135,8 +137,7 @@ private:
     if (run.state == LaneState::busy || run.state == LaneState::finished) return;
     if (run.state == LaneState::blocked) {
       if (state.lanes[at(run.blocked_on)].done < run.need) return;
-      if (lane == Lane::compute)
-        book_wait(state, run.blocked_on, network_.now(), run_.ranks[static_cast<std::size_t>(r)]);
+      if (lane == Lane::compute) book_wait(state, run.blocked_on, network_.now(), of(r));
       run.state = LaneState::idle;
     }
     const std::vector<int>& instructions = state.role->by_lane[at(lane)];
@@ -148,6 +149,8 @@ private:
       const ScriptInstruction& instruction = instruction_at(state, lane);
       const ScriptStep& step = step_at(instruction, run, lane);
       if (!may_begin(state, run, instruction, step)) return;
+      if (lane == Lane::compute && state.apart && !state.began)
+        book_begin(state, instruction, step, script_.program->blocking_p2p, network_.now(), of(r));
       if (!begin(r, lane, instruction, step)) return;
     }
   }
@@ -183,7 +186,7 @@ private:
       }
       run.state = LaneState::busy;
       if (lane == Lane::compute) {
-        run_.ranks[static_cast<std::size_t>(r)].compute += step.seconds;
+        of(r).compute += step.seconds;
         state.slows = step.op == nullptr || step.op->kind == OpKind::compute;
         state.remaining = step.seconds;
         state.updated = now;
@@ -320,7 +323,8 @@ private:
     const ScriptSlot& slot =
         script_.slots[static_cast<std::size_t>(state.role->instructions[static_cast<std::size_t>(number)].slot)];
     const std::vector<int>& steps = slot.by_lane[at(lane)];
-    RankRun& out = run_.ranks[static_cast<std::size_t>(r)];
+    RankRun& out = of(r);
+    if (lane == Lane::parameters && state.apart && !state.began) state.gathered.push_back(now);
     if (lane == Lane::compute && run.state == LaneState::busy) {
       book_wait(state, lane, now, out);
       touch(r);
@@ -361,9 +365,9 @@ private:
   void finish() {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       book_end(ranks_[r], run_.ranks[r]);
-      run_.seconds = std::max(run_.seconds, run_.ranks[r].finish);
+      run_.seconds = std::max(run_.seconds, run_.ranks[r].span);
     }
-    for (std::size_t r = 0; r < ranks_.size(); ++r) book_until(ranks_[r], run_.seconds, run_.ranks[r]);
+    for (RankRun& rank : run_.ranks) book_until(run_.seconds, rank);
   }
 
   const Script& script_;

@@ -61,7 +61,10 @@ struct StepRecord {
 struct RankRun {
   int rank = 0; ///< in the mesh
   int stage = 0;
+  double begin = 0;                ///< post-validation: when its own part of the step began; else 0
   double finish = 0;               ///< when its last step ended
+  double apart = 0;                ///< post-validation: seconds at the step's end in which it waited for other stages
+  double span = 0;                 ///< from begin to finish without `apart`
   double compute = 0;              ///< seconds of its compute steps, undisturbed
   double slowed = 0;               ///< seconds that transfers beside compute cost it
   TimeParts parts{};               ///< adds up to the step
@@ -69,7 +72,7 @@ struct RankRun {
 };
 
 struct MachineRun {
-  double seconds = 0;         ///< the step: the last rank's end
+  double seconds = 0;         ///< the step: the longest span, which without post-validation is the last rank's end
   std::vector<RankRun> ranks; ///< as World::rank
   std::int64_t steps = 0;     ///< executed, over all ranks
   std::int64_t transfers = 0;

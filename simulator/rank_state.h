@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "simulator/script.h"
 
@@ -38,6 +39,10 @@ struct RankState {
   std::array<int, kLanes> transfer{}; ///< that runs on each lane, plus 1; 0 none
   double idle_since = 0;              ///< the compute lane has been waiting from here
   bool recorded = false;
+  bool apart = false;           ///< its step is timed apart from those of other stages (Program::post_validation)
+  bool began = false;           ///< its compute lane has begun a step that takes time
+  std::vector<double> gathered; ///< ends of steps of its parameters lane until then
+  double own_ready = 0;         ///< when the gathers that its first compute needs were done
 };
 
 /// Whether what the step waits for is done; if not, the lane is blocked on the first dependency that is missing.

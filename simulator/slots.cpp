@@ -81,7 +81,32 @@ void run(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspac
   }
 }
 
+/// When each stage begins its own span: `run` has filled the workspace.
+void begins(const SlotOrder& order, const SlotCosts& costs, const SlotWorkspace& workspace,
+            std::vector<double>& begin) {
+  const std::vector<std::size_t> first = first_steps(order.kinds, order.kind, order.stages());
+  for (std::size_t stage = 0; stage < first.size(); ++stage) {
+    const SlotWorkspace::Cost& cost = workspace.costs[order.kind[first[stage]]];
+    begin[stage] =
+        workspace.ends[order.first_step() + first[stage]] - cost.seconds - cost.hold - at(costs.start, stage);
+  }
+}
+
 } // namespace
+
+std::vector<std::size_t> first_steps(const std::vector<StepKind>& kinds, const std::vector<std::uint32_t>& steps,
+                                     std::size_t stages) {
+  std::vector<std::size_t> first(stages, steps.size());
+  std::size_t found = 0;
+  for (std::size_t k = 0; k < steps.size() && found < stages; ++k) {
+    const StepKind& kind = kinds[steps[k]];
+    if (kind.source == StepSource::wait || first[kind.stage] < steps.size()) continue;
+    first[kind.stage] = k;
+    ++found;
+  }
+  FORETRAIN_CHECK(found == stages, "every stage has a slot");
+  return first;
+}
 
 double step_seconds(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs) {
   const std::size_t stages = static_cast<std::size_t>(shape.stages);
@@ -138,12 +163,14 @@ void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace&
   const std::size_t stages = order.stages();
   result.stage_end.resize(stages);
   result.bubble.resize(stages);
-  result.makespan = 0;
+  result.seconds = 0;
+  std::vector<double> begin(stages, 0.0);
+  if (costs.apart) begins(order, costs, workspace, begin);
   for (std::size_t i = 0; i < stages; ++i) {
     result.stage_end[i] = workspace.clock[i] + at(costs.tail, i);
-    result.makespan = std::max(result.makespan, result.stage_end[i]);
+    result.seconds = std::max(result.seconds, result.stage_end[i] - begin[i]);
   }
-  for (std::size_t i = 0; i < stages; ++i) result.bubble[i] = result.makespan - result.busy[i] - at(costs.tail, i);
+  for (std::size_t i = 0; i < stages; ++i) result.bubble[i] = result.seconds - result.busy[i] - at(costs.tail, i);
 }
 
 std::vector<SlotTime> slot_times(const SlotOrder& order, const SlotCosts& costs) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "simulator/slot_order.h"
@@ -28,6 +29,7 @@ struct SlotCosts {
   std::vector<double> behind;        ///< per chunk, optional: added to its slot right after another chunk's last pass
                                      ///< (a reduction beside it)
   std::vector<bool> queued;          ///< per chunk, optional: that reduction outlasts the slot and crowds its transfer
+  bool apart = false;                ///< no stage waits for another at the step's end: `SlotResult::seconds`
   std::vector<double> start;         ///< per stage, optional: when the stage may begin
   std::vector<double> tail;          ///< per stage, optional: after its last slot
   std::vector<double> p2p;           ///< per stage: one transfer between stage i and i + 1 (the last: and stage 0),
@@ -45,11 +47,20 @@ struct SlotCosts {
 [[nodiscard]] double step_latency(const StepKind& kind, const ScheduleShape& shape, const SlotCosts& costs,
                                   double seconds);
 
+/// How long a step takes. Where stages wait for one another at its end: until the latest end of a stage. Where they do
+/// not (`SlotCosts::apart`), step after step: the longest own span of a stage, from its first slot (its start before
+/// that included) until its end. Steps can follow one another so often, each put off by that time against the one
+/// before: what a slot needs of its own step is put off as it is, and no stage begins a step before it has ended the
+/// last. They cannot follow one another more often where the stage of that span is the first one, or never waits: it
+/// then is a chain of slots that begins and ends on that stage. A stage of which neither is true could still begin
+/// later and end as early, for what it waits for comes past its first slot; that is not taken off. The same measure:
+/// sail-sg/zero-bubble-pipeline-parallelism@39f2c186 megatron/core/pipeline_parallel/zerobubble/scheduler/zb.py
+/// manual_order, "Longest stage time".
 struct SlotResult {
-  double makespan = 0;           ///< the latest end of a stage
+  double seconds = 0;            ///< the step
   std::vector<double> stage_end; ///< per stage, tail included
   std::vector<double> busy;      ///< per stage: its slots and their extras
-  std::vector<double> bubble; ///< per stage: makespan - busy - tail; waiting for transfers and blocked by them included
+  std::vector<double> bubble; ///< per stage: seconds - busy - tail; waiting for transfers and blocked by them included
 };
 
 /// Memory that replays reuse, so that calls after the first allocate nothing. One per thread.
@@ -64,6 +75,10 @@ struct SlotWorkspace {
   std::vector<double> ends;
   std::vector<double> clock;
 };
+
+/// Per stage, where in a list of steps its first one stands that is more than waiting.
+[[nodiscard]] std::vector<std::size_t> first_steps(const std::vector<StepKind>& kinds,
+                                                   const std::vector<std::uint32_t>& steps, std::size_t stages);
 
 /// Replays `order` with `costs`: each stage runs its slots in order, each as soon as its input has arrived.
 void replay_slots(const SlotOrder& order, const SlotCosts& costs, SlotWorkspace& workspace, SlotResult& result);

@@ -97,6 +97,24 @@ LaneTimes fill_costs(const SteadyOrder& order, int micro_batches, const std::vec
   return grids;
 }
 
+/// When each stage begins its own span, as in `replay_slots`; nothing where stages are not timed apart.
+std::vector<LaneTimes> begins(const SteadyOrder& order, const std::vector<const SlotCosts*>& costs,
+                              const LaneTimes& grids, const SteadyWorkspace& workspace, bool apart) {
+  std::vector<LaneTimes> begin;
+  if (!apart) return begin;
+  const std::size_t stages = workspace.clock.size();
+  const std::vector<std::size_t> first = first_steps(order.kinds, order.before.kind, stages);
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const SteadyWorkspace::Cost& cost = workspace.costs[order.before.kind[first[stage]]];
+    LaneTimes& at = begin.emplace_back(workspace.ends[stages + 1 + first[stage]]);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const std::vector<double>& start = costs[lane < costs.size() ? lane : 0]->start;
+      at[lane] -= cost.seconds[lane] + cost.hold[lane] + (start.empty() ? 0 : on_grid(start[stage], grids[lane]));
+    }
+  }
+  return begin;
+}
+
 } // namespace
 
 double time_grid(double seconds) {
@@ -109,8 +127,8 @@ double on_grid(double seconds, double grid) {
   return (seconds + magic) - magic;
 }
 
-LaneTimes steady_makespan(const SteadyOrder& order, int micro_batches, const std::vector<const SlotCosts*>& costs,
-                          SteadyWorkspace& workspace) {
+LaneTimes steady_seconds(const SteadyOrder& order, int micro_batches, const std::vector<const SlotCosts*>& costs,
+                         SteadyWorkspace& workspace) {
   FORETRAIN_CHECK(!costs.empty() && costs.size() <= kLanes, "costs for at least one lane");
   const int rest = micro_batches - order.shape.micro_batches;
   FORETRAIN_CHECK(rest >= 0 && rest % order.per_round == 0, "as many micro-batches as rounds make");
@@ -134,15 +152,17 @@ LaneTimes steady_makespan(const SteadyOrder& order, int micro_batches, const std
     break;
   }
   line.run(order.after);
-  LaneTimes makespans{};
+  LaneTimes longest{};
+  const bool apart = costs.front()->apart;
+  const std::vector<LaneTimes> begin = begins(order, costs, grids, workspace, apart);
   for (std::size_t stage = 0; stage < workspace.clock.size(); ++stage)
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       const std::vector<double>& tail = costs[lane < costs.size() ? lane : 0]->tail;
       const double end = workspace.clock[stage][lane] + (tail.empty() ? 0 : on_grid(tail[stage], grids[lane]));
-      makespans[lane] = std::max(makespans[lane], end);
+      longest[lane] = std::max(longest[lane], apart ? end - begin[stage][lane] : end);
     }
-  for (std::size_t lane = 0; lane < kLanes; ++lane) makespans[lane] += put_off[lane];
-  return makespans;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) longest[lane] += put_off[lane];
+  return longest;
 }
 
 } // namespace foretrain

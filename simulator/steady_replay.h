@@ -27,12 +27,13 @@ struct SteadyWorkspace {
   std::vector<LaneTimes> clock;
 };
 
-/// Makespans of steps of `micro_batches`, one per lane; `costs` holds one entry per lane, at most kLanes. Once a round
-/// has put everything off by the same time, so will every later one (what is to come depends on differences alone): the
-/// rest is multiplied. Durations are rounded to a grid so fine (2^-51 of the whole step) that sums on it are exact:
-/// equal to a replay of every micro-batch on that grid, and the same in whatever lanes and company.
-[[nodiscard]] LaneTimes steady_makespan(const SteadyOrder& order, int micro_batches,
-                                        const std::vector<const SlotCosts*>& costs, SteadyWorkspace& workspace);
+/// How long steps of `micro_batches` take (SlotResult), one per lane; `costs` holds one entry per lane, at most kLanes.
+/// Once a round has put everything off by the same time, so will every later one (what is to come depends on
+/// differences alone): the rest is multiplied. Durations are rounded to a grid so fine (2^-51 of the whole step) that
+/// sums on it are exact: equal to a replay of every micro-batch on that grid, and the same in whatever lanes and
+/// company.
+[[nodiscard]] LaneTimes steady_seconds(const SteadyOrder& order, int micro_batches,
+                                       const std::vector<const SlotCosts*>& costs, SteadyWorkspace& workspace);
 
 /// The grid for a step whose slots, transfers and tails add up to `seconds`.
 [[nodiscard]] double time_grid(double seconds);

@@ -49,6 +49,10 @@ double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Sem
   return share;
 }
 
+bool post_validates(const Semantics& semantics, const Layout& layout, bool split_backward) {
+  return semantics.post_validation && split_backward && layout.pp > 1;
+}
+
 int micro_batches_of(const JobSpec& job, const Layout& layout) {
   return static_cast<int>(job.global_batch / (std::int64_t{layout.micro_batch} * layout.dp()));
 }
@@ -68,6 +72,7 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   program.split_backward = schedule->splits_backward();
   program.blocking_p2p =
       layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
+  program.post_validation = post_validates(semantics, layout, program.split_backward);
   const LayerContext context =
       make_context(plan.model, plan.job, semantics, layout, plan.cluster.device, program.split_backward);
   program.fragmentation = fragmentation_share(plan.model, plan.job, semantics, layout);

@@ -16,6 +16,10 @@ namespace foretrain {
 /// Micro-batches per step and data-parallel rank; the division is exact for legal plans.
 [[nodiscard]] int micro_batches_of(const JobSpec& job, const Layout& layout);
 
+/// Whether stages end the step without waiting for one another: the optimizer steps before the global norm is known
+/// (Qi et al. 2023, arXiv:2401.10241, section 4), under schedules that split the backward.
+[[nodiscard]] bool post_validates(const Semantics& semantics, const Layout& layout, bool split_backward);
+
 /// (reserved - allocated) / allocated of the framework's allocator for such a run.
 [[nodiscard]] double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Semantics& semantics,
                                          const Layout& layout);

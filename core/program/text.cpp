@@ -167,9 +167,10 @@ std::string to_text(const Program& program, std::optional<int> role) {
   FORETRAIN_CHECK(!role || (*role >= 0 && *role < program.stages), "the role is one of the Program's");
   const Mesh& mesh = program.mesh;
   std::string out =
-      fmt::format("program under {}: {} stages, {} micro-batches, {} backward, {} transfers, fragmentation {}\n",
+      fmt::format("program under {}: {} stages, {} micro-batches, {} backward, {} transfers, {}fragmentation {}\n",
                   program.semantics, program.stages, program.micro_batches, program.split_backward ? "split" : "whole",
-                  program.blocking_p2p ? "blocking" : "overlapped", program.fragmentation);
+                  program.blocking_p2p ? "blocking" : "overlapped", program.post_validation ? "post-validation, " : "",
+                  program.fragmentation);
   out += fmt::format("mesh of {}: tp {} cp {} dp {} pp {} ep {} etp {}\n", mesh.world(), mesh.degree(Axis::tp),
                      mesh.degree(Axis::cp), mesh.degree(Axis::dp), mesh.degree(Axis::pp), mesh.ep(), mesh.etp());
   for (int g = 0; g < kGroups; ++g) {

@@ -152,7 +152,8 @@ Json to_json(const Program& program, std::optional<int> role) {
   const Mesh& mesh = program.mesh;
   Json json = {{"semantics", program.semantics},         {"stages", program.stages},
                {"micro_batches", program.micro_batches}, {"split_backward", program.split_backward},
-               {"blocking_p2p", program.blocking_p2p},   {"fragmentation", program.fragmentation}};
+               {"blocking_p2p", program.blocking_p2p},   {"post_validation", program.post_validation},
+               {"fragmentation", program.fragmentation}};
   json["mesh"] = {{"world", mesh.world()},
                   {"tp", mesh.degree(Axis::tp)},
                   {"cp", mesh.degree(Axis::cp)},

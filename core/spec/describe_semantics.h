@@ -122,6 +122,9 @@ template <> struct Described<Semantics> {
       optional("reshard_after_forward", &T::reshard_after_forward, "Default for sharded parameters without pipeline."),
       optional("reshard_after_forward_pp", &T::reshard_after_forward_pp, "The same with a pipeline."),
       optional("p2p_blocking_1f1b", &T::p2p_blocking_1f1b, "Schedules without chunks do not overlap transfers."),
+      optional("post_validation", &T::post_validation,
+               "With a split backward no stage waits for the global gradient norm: it steps its optimizer, goes on to "
+               "the next step and takes it back where the norm says so."),
       optional("tp_overlap", &T::tp_overlap, "Can pipeline tensor-parallel collectives with matrix products."),
       optional("dp_gradient_overlap", &T::dp_gradient_overlap, "Can overlap the gradient reduction."),
       optional("dp_parameter_overlap", &T::dp_parameter_overlap, "Can overlap the parameter gather."),

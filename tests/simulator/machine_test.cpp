@@ -171,6 +171,51 @@ TEST(Machine, ABlockingTransferOccupiesComputeOfBothEnds) {
   EXPECT_NEAR(part(out.stages[0].parts, TimePart::pp), 1, kExact);
 }
 
+Instruction step_op(int number) {
+  Instruction instruction;
+  instruction.kind = InstructionKind::step;
+  instruction.pass = Pass::step;
+  instruction.step = number;
+  return instruction;
+}
+
+// GPipe on two stages, f 1 and b 2, two micro-batches: the first stage has 0 to 9, the second 1 to 7.
+TEST(Machine, WithPostValidationAStepIsTheLongestOwnSpan) {
+  Program program = program_of(layout(1, 2), {2}, plain_block(1, 2), 2);
+  gpipe(program);
+  program.post_validation = true;
+  program.roles[1].step = {compute(4)};
+  program.roles[1].step_peak = {Bytes(0)};
+  program.roles[1].instructions.push_back(step_op(0));
+  PlainDurations durations;
+  durations.transfer_seconds = 0.1;
+  const Simulation out = run(program, durations);
+  // The second stage begins at 1.1, its last gradient is sent at 7.2; the first ends at 5.2 + 2 + 2.
+  EXPECT_NEAR(out.step_time.value, 7.2 + 4 - 1.1, kExact);
+  EXPECT_NEAR(out.stages[1].finish, 7.2 + 4, kExact);
+  EXPECT_EQ(out.critical_stage, 1);
+  EXPECT_NEAR(part(out.time, TimePart::bubble), 0, kExact);
+  for (const StageRun& stage : out.stages) EXPECT_NEAR(sum(stage.parts), out.step_time.value, kExact);
+  program.post_validation = false;
+  EXPECT_NEAR(run(program, durations).step_time.value, 7.2 + 4, kExact);
+}
+
+// What both ends sum at the step's end takes its time, but neither waits for the other to come to it.
+TEST(Machine, WithPostValidationNoStageWaitsForAnotherAtTheEnd) {
+  Program program = program_of(layout(1, 2), {2}, plain_block(1, 2), 2);
+  gpipe(program);
+  program.post_validation = true;
+  for (Role& role : program.roles) {
+    role.step = {collective(Group::embedding, Stream::gradients, TimePart::pp, 500'000'000), compute(1)};
+    role.step_peak = {Bytes(0), Bytes(0)};
+    for (const int number : {0, 1}) role.instructions.push_back(step_op(number));
+  }
+  const Simulation out = run(program, PlainDurations{});
+  EXPECT_NEAR(out.step_time.value, 9 + 0.5 + 1, kExact);
+  EXPECT_NEAR(part(out.stages[1].parts, TimePart::bubble), 3, kExact); // own span 6 + 0.5 + 1
+  for (const StageRun& stage : out.stages) EXPECT_NEAR(sum(stage.parts), out.step_time.value, kExact);
+}
+
 TEST(Machine, TransfersOfOneRankShareItsPort) {
   // A gradient reduction of 3 s and an expert all-to-all of 1 s, both over the network, issued together: the port is
   // shared while both run (2 s for the all-to-all), then the reduction goes on alone: 2 + (3 - 1) = 4 s.

@@ -75,10 +75,11 @@ double by_slots(const Case& c, const CostModel& cost) {
     costs.p2p.push_back(durations.transfer(c.program.roles[static_cast<std::size_t>(stage)].boundary, tier).duration() +
                         (c.program.blocking_p2p ? durations.restart() : 0));
   }
+  costs.apart = c.program.post_validation;
   SlotWorkspace workspace;
   SlotResult result;
   replay_slots(order, costs, workspace, result);
-  return result.makespan;
+  return result.seconds;
 }
 
 /// Without the ops of the step's end, which slots do not have.
@@ -124,6 +125,18 @@ TEST(Replay, AgreesWithSlotReplayForSplitBackward) {
   const Case c = without_step(dense(8, 4, 1, 16, "zb-h1"));
   const CostModel cost = lowered::cost_of(c);
   EXPECT_NEAR(run(c, cost).step_time.value / by_slots(c, cost), 1, kSlotsAgainstOps);
+}
+
+TEST(Replay, AgreesWithSlotReplayForStepsApart) {
+  for (const char* id : {"zb-h1", "zb-h2"}) {
+    Case c = without_step(dense(8, 4, 1, 16, id));
+    const CostModel cost = lowered::cost_of(c);
+    const double together = run(c, cost).step_time.value;
+    c.program.post_validation = true;
+    const double apart = run(c, cost).step_time.value;
+    EXPECT_NEAR(apart / by_slots(c, cost), 1, kSlotsAgainstOps) << id;
+    EXPECT_LE(apart, together) << id;
+  }
 }
 
 TEST(Replay, PartsAddUpToTheStepOnEveryStage) {

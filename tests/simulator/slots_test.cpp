@@ -48,7 +48,7 @@ struct Row {
 };
 double makespan(const Row& row, int p, int m, double f, double i, double w, double p2p) {
   const ScheduleShape shape{p, row.chunks, m, 0};
-  return replay(row.id, shape, even(shape, f, i, w, p2p)).makespan;
+  return replay(row.id, shape, even(shape, f, i, w, p2p)).seconds;
 }
 
 // Makespans from an independent dependency simulator; they equal the closed forms m (f + i + w) + bubble with bubble
@@ -93,8 +93,8 @@ TEST(Slots, ZeroBubbleH2HasNoBubbleInsideAStage) {
 TEST(Slots, FewerMicroBatchesThanStagesEnd) {
   for (int m = 1; m < 8; ++m) {
     const ScheduleShape shape{8, 1, m, 0};
-    EXPECT_NEAR(replay("1f1b", shape, even(shape, 1, 1, 1)).makespan, 3.0 * (m + 7), kRounding);
-    EXPECT_NEAR(replay("gpipe", shape, even(shape, 1, 1, 1)).makespan, 3.0 * (m + 7), kRounding);
+    EXPECT_NEAR(replay("1f1b", shape, even(shape, 1, 1, 1)).seconds, 3.0 * (m + 7), kRounding);
+    EXPECT_NEAR(replay("gpipe", shape, even(shape, 1, 1, 1)).seconds, 3.0 * (m + 7), kRounding);
   }
 }
 
@@ -105,7 +105,7 @@ TEST(Slots, TheSlowestStagePacesTheSteadyState) {
   costs.backward[2] = 2.7;
   // Stage 2 gets its first micro-batch at 2, runs F0 F1 until 5, waits for B0 of stage 3 (3.5 + 1 + 2) until 6.5; then
   // it never waits until its last B, for which stage 3 needs 3 beside a B of 2.7. Two backwards of 2 follow below.
-  EXPECT_NEAR(replay("1f1b", shape, costs).makespan, 2 + 1.5 + 64 * 4.2 + 0.3 + 4, kRounding);
+  EXPECT_NEAR(replay("1f1b", shape, costs).seconds, 2 + 1.5 + 64 * 4.2 + 0.3 + 4, kRounding);
 }
 
 TEST(Slots, ExtrasAreAddedOnceWhereTheyBelong) {
@@ -123,10 +123,10 @@ TEST(Slots, ExtrasAreAddedOnceWhereTheyBelong) {
     EXPECT_NEAR(replay(id, shape, costs).busy[0], 24.5, kRounding) << id;
     costs = plain;
     costs.first_forward = {0.5, 0, 0, 0};
-    EXPECT_NEAR(replay(id, shape, costs).makespan, base.makespan + 0.5, kRounding) << id;
+    EXPECT_NEAR(replay(id, shape, costs).seconds, base.seconds + 0.5, kRounding) << id;
     costs = plain;
     costs.start = {2, 0, 0, 0};
-    EXPECT_NEAR(replay(id, shape, costs).makespan, base.makespan + 2, kRounding) << id;
+    EXPECT_NEAR(replay(id, shape, costs).seconds, base.seconds + 2, kRounding) << id;
   }
 }
 
@@ -273,7 +273,7 @@ TEST(Slots, BlockingOneFOneBRunsAsMegatronCallsIt) {
   for (int p : {1, 2, 3, 4, 8})
     for (int m : {1, 2, 3, 7, 8, 32}) {
       const ScheduleShape shape{p, 1, m, 0};
-      EXPECT_NEAR(replay("1f1b", shape, even(shape, 1, 1, 1, 0.1), true).makespan, megatron_makespan(p, m, 1, 2, 0.1),
+      EXPECT_NEAR(replay("1f1b", shape, even(shape, 1, 1, 1, 0.1), true).seconds, megatron_makespan(p, m, 1, 2, 0.1),
                   kRounding)
           << p << " " << m;
     }
@@ -283,17 +283,17 @@ TEST(Slots, BlockingOneFOneBRunsAsMegatronCallsIt) {
 // the first F of stage 1; the exchange after it is one transfer time for both directions.
 TEST(Slots, BlockingTransfersOccupyBothEnds) {
   const SlotCosts costs = even({2, 1, 1, 0}, 1, 1, 1, 0.25);
-  EXPECT_NEAR(replay("1f1b", {2, 1, 1, 0}, costs, true).makespan, 1 + 0.25 + 1 + 2 + 0.25 + 2, kRounding);
+  EXPECT_NEAR(replay("1f1b", {2, 1, 1, 0}, costs, true).seconds, 1 + 0.25 + 1 + 2 + 0.25 + 2, kRounding);
   // stage 0: F0 1, send 1.25, F1 2.25, exchange with stage 1 (at 4.25 after F0 B0) until 4.5, B0 6.5, exchange (stage 1
   // at 7.5 after F1 B1) until 7.75, B1 9.75
-  EXPECT_NEAR(replay("1f1b", {2, 1, 2, 0}, costs, true).makespan, 9.75, kRounding);
+  EXPECT_NEAR(replay("1f1b", {2, 1, 2, 0}, costs, true).seconds, 9.75, kRounding);
 }
 
 // Interleaved without overlap: every one of the 16 steps of a stage ends with a batch of transfers.
 TEST(Slots, BlockingInterleavedPaysOneBatchPerStep) {
   const ScheduleShape shape{4, 2, 8, 0};
-  const double free = replay("interleaved", shape, even(shape, 1, 1, 1)).makespan;
-  const double paid = replay("interleaved", shape, even(shape, 1, 1, 1, 0.1), true).makespan;
+  const double free = replay("interleaved", shape, even(shape, 1, 1, 1)).seconds;
+  const double paid = replay("interleaved", shape, even(shape, 1, 1, 1, 0.1), true).seconds;
   EXPECT_GT(paid, free + 16 * 0.1);
 }
 

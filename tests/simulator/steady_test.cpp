@@ -36,7 +36,7 @@ double whole_replay(const Schedule& schedule, const ScheduleShape& shape, bool b
   SlotWorkspace workspace;
   SlotResult result;
   replay_slots(make_slot_order(schedule, shape, blocking), costs, workspace, result);
-  return result.makespan;
+  return result.seconds;
 }
 
 TEST(SteadyReplay, EqualsAReplayOfEverySlot) {
@@ -53,11 +53,14 @@ TEST(SteadyReplay, EqualsAReplayOfEverySlot) {
             const SteadyOrder& order = table.get(*schedule, shape, blocking);
             with_rounds += order.rounds > 0 ? 1 : 0;
             std::vector<SlotCosts> costs;
-            for (std::size_t lane = 0; lane < kLanes; ++lane) costs.push_back(random_costs(shape, random));
+            for (std::size_t lane = 0; lane < kLanes; ++lane) {
+              costs.push_back(random_costs(shape, random));
+              costs.back().apart = (stages + micro_batches) % 2 == 1;
+            }
             std::vector<const SlotCosts*> lanes;
             for (const SlotCosts& own : costs) lanes.push_back(&own);
             SteadyWorkspace workspace;
-            const LaneTimes times = steady_makespan(order, micro_batches, lanes, workspace);
+            const LaneTimes times = steady_seconds(order, micro_batches, lanes, workspace);
             for (std::size_t lane = 0; lane < kLanes; ++lane)
               ASSERT_EQ(times[lane], whole_replay(*schedule, shape, blocking, costs[lane]))
                   << schedule->id() << " stages " << stages << " chunks " << chunks << " micro-batches "
@@ -93,11 +96,11 @@ TEST(SteadyReplay, LanesDoNotTouchEachOther) {
     costs.push_back(random_costs(shape, random));
     for (double& value : costs.back().forward) value *= 0.1 + 1e-7 * static_cast<double>(lane); // sums that round
   }
-  const LaneTimes together = steady_makespan(order, 90, {&costs[0], &costs[1], &costs[2], &costs[3]}, workspace);
-  const LaneTimes turned = steady_makespan(order, 90, {&costs[3], &costs[2], &costs[1], &costs[0]}, workspace);
+  const LaneTimes together = steady_seconds(order, 90, {&costs[0], &costs[1], &costs[2], &costs[3]}, workspace);
+  const LaneTimes turned = steady_seconds(order, 90, {&costs[3], &costs[2], &costs[1], &costs[0]}, workspace);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     EXPECT_EQ(together[lane], turned[kLanes - 1 - lane]);
-    EXPECT_EQ(together[lane], steady_makespan(order, 90, {&costs[lane]}, workspace)[0]);
+    EXPECT_EQ(together[lane], steady_seconds(order, 90, {&costs[lane]}, workspace)[0]);
   }
 }
 
