@@ -3,213 +3,16 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
-#include <utility>
 
 #include <fmt/format.h>
 
-#include "core/program/names.h"
 #include "core/program/places.h"
+#include "planner/fit_compute.h"
 #include "planner/least_squares.h"
-#include "planner/stragglers.h"
 #include "simulator/cost.h"
 
 namespace foretrain {
 namespace {
-
-constexpr std::size_t kFewestOps = 4;
-
-enum class Family { products, attention, memory, mixed };
-
-Family family_of(const ProbedOp& op) {
-  bool products = false;
-  bool attention = false;
-  bool memory = false;
-  for (const Kernel& kernel : op.kernels) {
-    products = products || kernel.kind == KernelKind::gemm;
-    attention =
-        attention || kernel.kind == KernelKind::attention_forward || kernel.kind == KernelKind::attention_backward;
-    memory = memory || kernel.kind == KernelKind::memory;
-    if (kernel.kind == KernelKind::grouped_gemm) return Family::mixed;
-  }
-  if (attention && !products) return Family::attention;
-  if (products && !attention) return Family::products;
-  return memory && !products && !attention ? Family::memory : Family::mixed;
-}
-
-double flop_of(const Kernel& kernel) {
-  if (kernel.flop > 0) return kernel.flop;
-  return 2.0 * static_cast<double>(kernel.m) * static_cast<double>(kernel.n) * static_cast<double>(kernel.k) *
-         static_cast<double>(kernel.batch);
-}
-
-/// Seconds that the device's peak would take, by the dtype of the kernel.
-Result<double> at_peak(const Kernel& kernel, const DeviceSpec& device) {
-  const std::optional<FlopPerSecond>& peak = kernel.dtype == DType::fp64   ? device.fp64
-                                             : kernel.dtype == DType::fp32 ? device.fp32
-                                                                           : device.bf16;
-  if (!peak || !(peak->value > 0))
-    return fail("device '" + device.name + "'", "the peak of a precision that was probed is unknown",
-                "state fp32, fp64 and bf16");
-  return flop_of(kernel) / peak->value;
-}
-
-double share(double coefficient) { // seconds per second at peak, as the calibration's share of the peak
-  constexpr double kLeast = 0.001;
-  return coefficient > 0 ? std::clamp(1 / coefficient, kLeast, 1.0) : 1.0;
-}
-
-/// Time of memory-bound ops: so much per kernel, so much per byte.
-struct MemoryFit {
-  double launch = 0;
-  double per_byte = 0;
-};
-Result<MemoryFit> fit_memory(const std::vector<ProbedOp>& ops) {
-  std::vector<Sample<2>> samples;
-  for (const ProbedOp& op : ops) {
-    if (family_of(op) != Family::memory || !(op.seconds > 0)) continue;
-    Sample<2> sample{{static_cast<double>(op.kernels.size()), 0}, op.seconds};
-    for (const Kernel& kernel : op.kernels) sample.features[1] += kernel.bytes;
-    if (sample.features[1] > 0) samples.push_back(sample);
-  }
-  if (samples.size() < kFewestOps) return fail("", "too few memory-bound ops were probed");
-  const auto [launch, per_byte] = fit(samples);
-  return MemoryFit{launch, per_byte};
-}
-
-/// So much per kernel and so much per byte where the samples tell the two apart: sizes differ enough, and most lie
-/// close to the line. Else the mean rate: an op that does its work only now and then (clipping) is right in the sum.
-MemoryFit fit_operator(const std::vector<Sample<2>>& samples) {
-  constexpr double kApart = 3;   // largest size over smallest
-  constexpr double kClose = 0.3; // root of the mean squared relative error
-  double bytes = 0;
-  double seconds = 0;
-  double least = samples.front().features[1];
-  double most = least;
-  for (const Sample<2>& sample : samples) {
-    bytes += sample.features[1];
-    seconds += sample.seconds;
-    least = std::min(least, sample.features[1]);
-    most = std::max(most, sample.features[1]);
-  }
-  const auto [launch, per_byte] = fit(samples);
-  double squares = 0;
-  for (const Sample<2>& sample : samples) {
-    const double found = launch * sample.features[0] + per_byte * sample.features[1];
-    squares += std::pow(found / sample.seconds - 1, 2);
-  }
-  const bool close = squares <= kClose * kClose * static_cast<double>(samples.size());
-  return most >= kApart * least && close ? MemoryFit{launch, per_byte} : MemoryFit{0, seconds / bytes};
-}
-
-/// Memory-bound operators that were seen often enough, each with its own figures.
-std::vector<OperatorModel> fit_operators(const std::vector<ProbedOp>& ops) {
-  std::map<std::pair<Segment, bool>, std::vector<Sample<2>>> by_kind;
-  for (const ProbedOp& op : ops) {
-    if (op.segment == Segment::none || family_of(op) != Family::memory || !(op.seconds > 0)) continue;
-    Sample<2> sample{{static_cast<double>(op.kernels.size()), 0}, op.seconds};
-    for (const Kernel& kernel : op.kernels) sample.features[1] += kernel.bytes;
-    if (sample.features[1] > 0) by_kind[{op.segment, works_on_gradients(op.pass)}].push_back(sample);
-  }
-  constexpr double kMost = 1e15; // where the time does not grow with the bytes
-  std::vector<OperatorModel> found;
-  for (const auto& [kind, samples] : by_kind) {
-    if (samples.size() < kFewestOps) continue;
-    const auto [launch, per_byte] = fit_operator(samples);
-    found.push_back({std::string(id_of(kind.first)), kind.second,
-                     BytesPerSecond(per_byte > 1 / kMost ? 1 / per_byte : kMost), Seconds(launch)});
-  }
-  return found;
-}
-
-/// Whether some op holds one of two features without the other, so that the two can be told apart.
-template <std::size_t N> bool apart(const std::vector<Sample<N>>& samples, std::size_t a, std::size_t b) {
-  return std::any_of(samples.begin(), samples.end(),
-                     [&](const Sample<N>& sample) { return (sample.features[a] > 0) != (sample.features[b] > 0); });
-}
-
-Result<void> set_products(const Probes& probes, const DeviceSpec& device, const MemoryFit& memory, GemmModel& gemm) {
-  constexpr std::size_t kInput = 2;
-  constexpr std::size_t kWeight = 3;
-  std::vector<Sample<4>> samples; // kernels, forward, gradient of inputs, gradient of weights
-  for (const ProbedOp& op : probes.ops) {
-    if (family_of(op) != Family::products || !(op.seconds > 0)) continue;
-    Sample<4> sample;
-    sample.seconds = op.seconds;
-    for (const Kernel& kernel : op.kernels) {
-      if (kernel.kind == KernelKind::memory) {
-        sample.seconds -= memory.launch + memory.per_byte * kernel.bytes;
-        continue;
-      }
-      FORETRAIN_TRY(const double ideal, at_peak(kernel, device));
-      sample.features[0] += 1;
-      sample.features[kernel.role == GemmRole::forward          ? 1
-                      : kernel.role == GemmRole::input_gradient ? kInput
-                                                                : kWeight] += ideal;
-    }
-    if (sample.seconds > op.seconds / 2) samples.push_back(sample);
-  }
-  if (samples.size() < kFewestOps) return fail("", "too few matrix products were probed");
-  const bool both = apart(samples, kInput, kWeight);
-  if (!both) // every op computes both gradients
-    for (Sample<4>& sample : samples) sample.features[kInput] += std::exchange(sample.features[kWeight], 0);
-  const auto [per_kernel, forward, input, weight] = fit(samples);
-  const auto relative = [forward](double to) { return to > 0 ? std::clamp(forward / to, 0.1, 2.0) : 1; };
-  gemm.efficiency = share(forward);
-  gemm.input_gradient = relative(input);
-  gemm.weight_gradient = relative(both ? weight : input);
-  gemm.overhead = Seconds(std::max(0.0, per_kernel - memory.launch));
-  gemm.tail = 0;
-  gemm.half_k = 0;
-  gemm.multiprocessors = 1;
-  return {};
-}
-
-/// Attention works on blocks of queries and meets keys that a mask then hides: its work per counted FLOP falls with the
-/// length, as 1 + half_sequence / length.
-Result<void> set_attention(const Probes& probes, const DeviceSpec& device, const MemoryFit& memory,
-                           AttentionModel& attention) {
-  std::map<std::pair<int, bool>, std::vector<Sample<2>>> by_kind; // head width, forward: at peak, at peak / length
-  for (const ProbedOp& op : probes.ops) {
-    if (family_of(op) != Family::attention) continue;
-    Sample<2> sample;
-    sample.seconds = op.seconds;
-    std::pair<int, bool> kind;
-    for (const Kernel& kernel : op.kernels) {
-      sample.seconds -= memory.launch;
-      if (kernel.kind == KernelKind::memory) {
-        sample.seconds -= memory.per_byte * kernel.bytes;
-        continue;
-      }
-      FORETRAIN_TRY(const double seconds, at_peak(kernel, device));
-      sample.features[0] += seconds;
-      sample.features[1] += seconds / attention_length(kernel);
-      kind = {static_cast<int>(kernel.k), kernel.kind == KernelKind::attention_forward};
-    }
-    if (sample.seconds > 0 && sample.features[0] > 0 && kind.first > 0) by_kind[kind].push_back(sample);
-  }
-  // One half_sequence for all: the mean of what each kind says.
-  constexpr double kLongest = 1e6;
-  double sum = 0;
-  for (const auto& [kind, samples] : by_kind) {
-    const auto [whole, by_length] = fit(samples);
-    sum += whole > 0 ? std::min(by_length / whole, kLongest) : 0;
-  }
-  if (by_kind.empty()) return fail("", "no attention was probed");
-  attention.half_sequence = sum / static_cast<double>(by_kind.size());
-  const auto rate = [&](int width, bool forward) {
-    std::vector<Sample<1>> samples;
-    for (const Sample<2>& sample : by_kind[{width, forward}])
-      samples.push_back({{sample.features[0] + attention.half_sequence * sample.features[1]}, sample.seconds});
-    return samples.empty() ? 1.0 : share(fit(samples).front());
-  };
-  std::set<int> widths;
-  for (const auto& [kind, samples] : by_kind) widths.insert(kind.first);
-  for (const int width : widths)
-    if (by_kind.count({width, true}) > 0) attention.heads.push_back({width, rate(width, true), rate(width, false)});
-  if (attention.heads.empty()) return fail("", "no attention was probed");
-  return {};
-}
 
 std::optional<TableKind> table_kind(const std::string& kind) {
   if (kind == "all-reduce") return TableKind::all_reduce;
@@ -258,47 +61,48 @@ void set_link(const Probes& probes, const ClusterSpec& cluster, FabricModel& fab
   fabric.steps_small = fabric.steps;
 }
 
-/// From how much longer collectives take between compute than by themselves.
-Result<double> spread_of(const Probes& probes, const ClusterSpec& cluster, const Calibration& calibration) {
+/// From what steps take beyond their compute and their collectives by themselves.
+Result<InStepModel> in_step_of(const Probes& probes, const ClusterSpec& cluster, const Calibration& calibration) {
   FORETRAIN_TRY(const CostModel cost, CostModel::make(cluster, calibration, {Precision::fp32, false}));
-  double waited = 0;
-  double compute = 0;
+  std::vector<Sample<2>> samples; // collectives, their time by themselves
   for (const ProbedStep& step : probes.steps) {
     GroupShape group;
     group.size = step.ranks;
     group.per_tier[0] = step.ranks;
-    double beyond = 0;
+    Sample<2> sample{{static_cast<double>(step.transfers.size()), 0}, 0};
     for (const ProbedStep::Transfer& transfer : step.transfers)
-      beyond += transfer.seconds - cost.collective(transfer.collective, group, transfer.dtype, transfer.bytes).seconds;
-    waited += beyond;
-    compute += step.compute * expected_maximum(step.ranks);
+      sample.features[1] += cost.by_itself(transfer.collective, group, transfer.dtype, transfer.bytes).seconds;
+    sample.seconds = step.seconds - sample.features[1];
+    for (const Op& op : step.compute) sample.seconds -= cost.compute(op).seconds;
+    if (sample.seconds > 0) samples.push_back(sample);
   }
-  return compute > 0 ? std::clamp(waited / compute, 0.0, 1.0) : 0.0;
+  if (samples.empty()) return InStepModel{};
+  const auto [wait, stretch] = fit(samples);
+  return InStepModel{Seconds(std::min(wait, 10.0)), std::min(stretch, 100.0)};
 }
 
 } // namespace
 
-void add_ops(const Program& program, const Role& role, const MeasuredRank& measured, std::vector<ProbedOp>& ops) {
+void add_ops(const Program& program, const Role& role, const MeasuredRank& measured, double times,
+             std::vector<ProbedOp>& ops) {
   std::size_t number = 0;
   for_each_place(program, role, [&](const OpPlace&, const Op* op) {
     const std::size_t at = number++;
     if (op && op->kind == OpKind::compute && !op->kernels.empty() && at < measured.ops.size())
-      ops.push_back({op->kernels, measured.ops[at].typical(), op->segment, op->pass});
+      ops.push_back({op->kernels, measured.ops[at].typical() * times, op->segment, op->pass});
   });
 }
 
-ProbedStep step_of(const Program& program, const Role& role, const MeasuredRank& measured, int ranks) {
+ProbedStep step_of(const Program& program, const Role& role, int ranks, double seconds) {
   ProbedStep step;
   step.ranks = ranks;
-  std::size_t number = 0;
+  step.seconds = seconds;
   for_each_place(program, role, [&](const OpPlace&, const Op* op) {
-    const std::size_t at = number++;
-    if (!op || at >= measured.ops.size()) return;
-    const double seconds = measured.ops[at].typical();
+    if (!op) return;
     if (op->kind == OpKind::collective)
-      step.transfers.push_back({op->collective, op->dtype, op->bytes, seconds});
-    else
-      step.compute += seconds;
+      step.transfers.push_back({op->collective, op->dtype, op->bytes});
+    else if (op->kind == OpKind::compute)
+      step.compute.push_back(*op);
   });
   return step;
 }
@@ -311,7 +115,7 @@ Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) 
   result.name = device.name;
   FORETRAIN_TRY(const MemoryFit memory, fit_memory(probes.ops));
   result.memory.launch = Seconds(memory.launch);
-  result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value);
+  result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value, 1);
   result.memory.host = 1;
   result.operators = fit_operators(probes.ops);
   if (auto set = set_products(probes, device, memory, result.gemm); !set) return tl::unexpected<Error>(set.error());
@@ -322,14 +126,18 @@ Result<Calibration> calibrate(const Probes& probes, const ClusterSpec& cluster) 
     set_link(probes, cluster, *fabric);
   }
   set_collectives(probes, cluster, result);
-  FORETRAIN_TRY(result.spread, spread_of(probes, cluster, result));
-  // The ranks' processors move the bytes: while a transfer runs, as much compute is lost as the transfer takes.
-  result.interference.inside = 0.5;
-  result.interference.network = 0.5;
+  FORETRAIN_TRY(result.in_step, in_step_of(probes, cluster, result));
+  // On processors a rank runs its collectives itself, in the order of its ops: its compute stands still meanwhile. What
+  // moves its transfers between stages takes turns with it.
+  const double lost = device.architecture == "cpu" ? 0.99 : 0.5;
+  result.interference.inside = lost;
+  result.interference.network = lost;
   result.interference.point_to_point = 0.5;
   result.interference.transfer_rate = 1;
   result.interference.evidence = Evidence::fitted;
   result.gemm.evidence = result.attention.evidence = result.memory.evidence = Evidence::fitted;
+  // As dense products: each expert's weights are packed for its tokens.
+  result.grouped.forward = result.grouped.input_gradient = result.grouped.weight_gradient = result.gemm.half_tokens;
   result.grouped.evidence = Evidence::datasheet;
   for (std::string* source :
        {&result.gemm.source, &result.attention.source, &result.memory.source, &result.interference.source})
@@ -348,7 +156,7 @@ Result<Calibration> recalibrate(const Calibration& before, const Probes& probes,
   result.name = device.name;
   FORETRAIN_TRY(const MemoryFit memory, fit_memory(probes.ops));
   result.memory.launch = Seconds(memory.launch);
-  result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value);
+  result.memory.efficiency = share(memory.per_byte * device.memory_bandwidth->value, 1);
   result.memory.evidence = Evidence::fitted;
   result.memory.source = probes.source;
   result.operators = fit_operators(probes.ops);

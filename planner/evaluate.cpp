@@ -146,10 +146,12 @@ Prediction Evaluator::predict(const Layout& layout) const {
   add(TimePart::pp, transfers);
   add(TimePart::dp, reduction);
   add(TimePart::bubble, waiting - transfers - reduction);
+  const double step = d.on_shared_processors(slots, lane) + d.step_tail();
+  for (Seconds& part : prediction.time) part = Seconds(part.value * step / (slots + d.step_tail()));
   const double late = straggling(d.busiest(lane));
   add(TimePart::other, late);
   add(TimePart::host, d.host_step());
-  prediction.step_time = Seconds(slots + d.step_tail() + d.host_step() + late);
+  prediction.step_time = Seconds(step + d.host_step() + late);
   prediction.evidence = lane.evidence;
 
   Plan plan{study.model, study.cluster, study.job, layout};

@@ -127,17 +127,29 @@ void Evaluator::Worker::Data::fill(Lane& lane, const RecomputeChoice& recompute)
   if (!blocking && shape.stages > 1) go_beside(slots, shape, transfers, split() ? Pass::input : Pass::backward);
 }
 
-double Evaluator::Worker::Data::busiest(const Lane& lane) const {
+std::vector<double> Evaluator::Worker::Data::work_of_stages(const Lane& lane) const {
   std::vector<double> of_kind;
   for (const ChunkProfile& chunk : lane.profiles) of_kind.push_back(working(chunk, shape.micro_batches));
   const auto per_stage = static_cast<std::size_t>(shape.chunks);
+  std::vector<double> work(states.size());
+  for (std::size_t at = 0; at < kinds.size(); ++at) work[at / per_stage] += of_kind[kinds[at]];
+  return work;
+}
+
+double Evaluator::Worker::Data::busiest(const Lane& lane) const {
+  const std::vector<double> work = work_of_stages(lane);
   double most = 0;
-  for (std::size_t stage = 0; stage < states.size(); ++stage) {
-    double seconds = states[stage]->step_compute;
-    for (std::size_t at = stage * per_stage; at < (stage + 1) * per_stage; ++at) seconds += of_kind[kinds[at]];
-    most = std::max(most, seconds);
-  }
+  for (std::size_t stage = 0; stage < states.size(); ++stage)
+    most = std::max(most, work[stage] + states[stage]->step_compute);
   return most;
+}
+
+double Evaluator::Worker::Data::on_shared_processors(double slots, const Lane& lane) const {
+  const int sharing = shared->study.cluster.ranks_per_processor;
+  if (sharing == 1) return slots;
+  const std::vector<double> work = work_of_stages(lane);
+  const double mean = std::accumulate(work.begin(), work.end(), 0.0) / static_cast<double>(work.size());
+  return std::max(std::min(slots, mean), slots / sharing);
 }
 
 SlotMemory Evaluator::Worker::Data::slot_of(const ChunkProfile& chunk, Pass pass, Turn turn, Bytes in, Bytes out) {
@@ -208,7 +220,8 @@ void Evaluator::Worker::Data::evaluate(std::span<const RecomputeChoice> choices,
     Evaluation& evaluation = into[i];
     evaluation = {};
     evaluation.evidence = lanes[i].evidence;
-    evaluation.step_seconds = steps[i] + step_tail() + host_step() + shared->straggling * busiest(lanes[i]);
+    evaluation.step_seconds =
+        on_shared_processors(steps[i], lanes[i]) + step_tail() + host_step() + shared->straggling * busiest(lanes[i]);
     evaluation.tflops_per_device = used.tflops_per_device(evaluation.step_seconds);
     evaluation.mfu_percent = used.mfu_percent(evaluation.step_seconds);
     fill_memories(lanes[i]);

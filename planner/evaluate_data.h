@@ -88,6 +88,11 @@ struct Evaluator::Worker::Data {
   /// Profiles of all chunks under one recomputation, and the costs of their slots.
   void fill(Lane& lane, const RecomputeChoice& recompute);
 
+  /// Seconds that each stage computes in its slots, its host's waits among them.
+  [[nodiscard]] std::vector<double> work_of_stages(const Lane& lane) const;
+  /// Time of the slots by figures that hold while all ranks compute, where ranks that share a processor lend it while
+  /// they wait: no less than all the work takes on all processors, nor than with a processor of one's own.
+  [[nodiscard]] double on_shared_processors(double slots, const Lane& lane) const;
   /// Seconds that the busiest stage computes, its host's waits among them, over the whole step: what straggles.
   [[nodiscard]] double busiest(const Lane& lane) const;
 

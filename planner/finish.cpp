@@ -88,8 +88,8 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
   }
   if (plan.cluster.ranks_per_processor > 1)
     prediction.notes.push_back(std::to_string(plan.cluster.ranks_per_processor) +
-                               " ranks share a processor: the device's figures are taken as one rank's share, which a "
-                               "rank that waits does not lend");
+                               " ranks share a processor: the device's figures are one rank's share while all compute, "
+                               "and a rank that waits lends its own");
   if (!capacity)
     prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
   if (plan.layout.pp > 1)

@@ -73,6 +73,7 @@ double Evaluator::Worker::Data::least_seconds() {
     before += first.seconds[slot_pass(Pass::forward)];
     after += first.seconds[gradient];
   }
+  end /= shared->study.cluster.ranks_per_processor; // others may wait all the time
   return (end + step_tail() + host_step() + shared->straggling * busiest) * (1 - kRounding);
 }
 

@@ -275,9 +275,18 @@ Cost CostModel::from_tables(Collective kind, const GroupShape& shape, double byt
   return {inside + added, Evidence::fitted};
 }
 
-Cost CostModel::collective(Collective kind, const GroupShape& shape, DType /*dtype*/, Bytes bytes, int rounds,
+Cost CostModel::collective(Collective kind, const GroupShape& shape, DType dtype, Bytes bytes, int rounds,
                            double network_share) const {
   if (shape.size <= 1 || bytes.value <= 0) return {};
+  Cost cost = by_itself(kind, shape, dtype, bytes, rounds, network_share);
+  const InStepModel& in_step = calibration_.in_step;
+  const int times = kind == Collective::ring_exchange ? rounds : 1;
+  cost.seconds += in_step.wait.value * times + in_step.stretch * cost.seconds;
+  return cost;
+}
+
+Cost CostModel::by_itself(Collective kind, const GroupShape& shape, DType /*dtype*/, Bytes bytes, int rounds,
+                          double network_share) const {
   const auto amount = static_cast<double>(bytes.value);
   const Evidence links =
       std::max(calibration_.inner.evidence, shape.nodes() > 1 ? calibration_.network.evidence : Evidence::measured);

@@ -141,6 +141,7 @@ Result<CostModel> CostModel::make(const ClusterSpec& cluster, const Calibration&
     model.calibration_.gemm.multiprocessors = *device.multiprocessors;
   model.memory_bandwidth_ =
       device.memory_bandwidth->value * calibration.memory.efficiency / calibration.memory.streaming;
+  model.ranks_per_processor_ = cluster.ranks_per_processor;
   model.host_bandwidth_ = cluster.host_link ? cluster.host_link->value * calibration.memory.host : 0;
   model.set_tiers(cluster);
   model.set_tables(cluster);

@@ -69,14 +69,21 @@ public:
   /// `bytes` as in `Op::bytes`: whole tensor (all-reduce, all-gather, reduce-scatter, broadcast), sent per rank with
   /// its own share (all-to-all), sent per round (ring exchange). `network_share`: part of an all-to-all's copies that
   /// cross nodes after de-duplication, relative to one copy per expert.
+  /// In a step, between compute.
   [[nodiscard]] Cost collective(Collective kind, const GroupShape& shape, DType dtype, Bytes bytes, int rounds = 1,
                                 double network_share = 1) const;
+  /// The same by itself, over and over, as benchmarks time it.
+  [[nodiscard]] Cost by_itself(Collective kind, const GroupShape& shape, DType dtype, Bytes bytes, int rounds = 1,
+                               double network_share = 1) const;
   [[nodiscard]] Wire wire(Collective kind, const GroupShape& shape, DType dtype, Bytes bytes, int rounds = 1,
                           double network_share = 1) const;
 
   /// A pipeline transfer whose ends meet at this tier (0 = inside a node).
   [[nodiscard]] Cost transfer(int tier, Bytes bytes) const;
   [[nodiscard]] Wire transfer_wire(int tier, Bytes bytes) const;
+  /// Of the cluster: figures are those of one rank's share.
+  [[nodiscard]] int ranks_per_processor() const { return ranks_per_processor_; }
+
   /// A copy over the host link; needs `CostNeeds::host_link`.
   [[nodiscard]] Cost host_copy(Bytes bytes) const;
 
@@ -160,6 +167,7 @@ private:
   std::array<double, 8> peak_{}; ///< FLOP/s by DType; 0 = unknown
   double memory_bandwidth_ = 0;
   double host_bandwidth_ = 0;
+  int ranks_per_processor_ = 1;
   std::array<Tier, kTiers> tiers_{};
   int tier_count_ = 0;
   std::array<std::vector<Table>, kKinds> tables_; ///< by (per_node, nodes)

@@ -156,6 +156,8 @@ double CostModel::gemm_seconds(const Kernel& kernel) const {
     const double half = grouped_half(kernel.role);
     if (tokens > 0) efficiency *= tokens / (tokens + half);
   } else {
+    const auto tokens = static_cast<double>(kernel.m);
+    efficiency *= tokens / (tokens + gemm.half_tokens);
     const Product product = product_of(kernel);
     const auto inner = static_cast<double>(product.inner);
     efficiency *=

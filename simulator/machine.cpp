@@ -1,6 +1,7 @@
 #include "simulator/machine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ namespace {
 class Machine final : public NetworkClient {
 public:
   Machine(const Script& script, const World& world, Network& network, MachineOptions options)
-      : script_(script), world_(world), network_(network) {
+      : script_(script), world_(world), network_(network), sharing_(options.ranks_per_processor) {
     const std::size_t size = world.rank.size();
     ranks_.resize(size);
     run_.ranks.resize(size);
@@ -70,18 +71,13 @@ public:
   }
 
 private:
-  struct Ref {
-    int rank = 0;
-    Lane lane = Lane::compute;
-  };
-
   RankState& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
   RankRun& of(int r) { return run_.ranks[static_cast<std::size_t>(r)]; }
 
   void drain() {
     // Breadth first in order of appearance: the order decides nothing but must not depend on anything outside.
     while (head_ < ready_.size()) {
-      const Ref ref = ready_[head_++];
+      const RankLane ref = ready_[head_++];
       advance(ref.rank, ref.lane);
     }
     ready_.clear();
@@ -94,14 +90,18 @@ private:
     for (const int r : touched_) {
       RankState& state = rank(r);
       state.touched = false;
-      const LaneRun& run = state.lanes[at(Lane::compute)];
-      const bool computes = run.state == LaneState::busy && state.slows;
+      const bool computes = state.slows && state.lanes[at(Lane::compute)].state == LaneState::busy;
       if (computes == state.computes) continue;
       state.computes = computes;
+      computing_ += computes ? 1 : -1;
       for (const int number : state.transfer)
         if (number > 0) count_computing(number - 1, computes ? 1 : -1);
     }
     touched_.clear();
+    if (sharing_ == 1) return;
+    const double speed = shared_speed(world_.size(), computing_, sharing_);
+    if (speed == std::exchange(speed_, speed)) return;
+    for (int r = 0; r < world_.size(); ++r) change_rate(r);
   }
 
   void count_computing(int transfer, int change) {
@@ -190,7 +190,7 @@ private:
         state.slows = step.op == nullptr || step.op->kind == OpKind::compute;
         state.remaining = step.seconds;
         state.updated = now;
-        state.rate = state.slows ? compute_rate(state) : 1;
+        state.rate = state.slows ? compute_rate(state) * speed_ : 1;
         touch(r);
         schedule(r, lane, now + state.remaining / state.rate);
       } else {
@@ -305,7 +305,7 @@ private:
     const double now = network_.now();
     state.remaining = std::max(0.0, state.remaining - (now - state.updated) * state.rate);
     state.updated = now;
-    state.rate = compute_rate(state);
+    state.rate = compute_rate(state) * speed_;
     schedule(r, Lane::compute, now + state.remaining / state.rate);
   }
 
@@ -332,7 +332,7 @@ private:
     const int step = steps[static_cast<std::size_t>(run.next)];
     if (lane == Lane::compute && run.state == LaneState::busy &&
         slot.steps[static_cast<std::size_t>(step)].kind == ScriptStepKind::local)
-      out.slowed += now - run.started - slot.steps[static_cast<std::size_t>(step)].seconds;
+      out.slowed += std::max(0.0, now - run.started - slot.steps[static_cast<std::size_t>(step)].seconds);
     if (state.recorded && slot.steps[static_cast<std::size_t>(step)].kind != ScriptStepKind::gate)
       out.records.push_back({number, step, run.started, now});
     run.state = LaneState::idle;
@@ -379,8 +379,11 @@ private:
   std::vector<int> arrived_; ///< per instance and lane
   std::vector<int> partner_; ///< per channel: -1 nobody, 1 the sender waits, 2 the receiver waits
   std::vector<int> touched_;
-  std::vector<Ref> ready_;
+  std::vector<RankLane> ready_;
   std::size_t head_ = 0;
+  int sharing_ = 1;
+  int computing_ = 0; ///< ranks
+  double speed_ = 1;  ///< of compute, for processors that nobody else uses at the moment
   MachineRun run_;
 };
 

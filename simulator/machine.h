@@ -48,6 +48,9 @@ public:
 
 struct MachineOptions {
   bool record = false; ///< keep start and end of every step of the first rank of each stage
+  /// Ranks that share a processor. Durations are those of all of them computing at once: while some wait, the others
+  /// compute faster, at most as many times.
+  int ranks_per_processor = 1;
 };
 
 /// One executed step.

@@ -30,4 +30,8 @@ double compute_rate(const RankState& state) {
   return 1 / (1 + *std::max_element(state.slowdown.begin(), state.slowdown.end()));
 }
 
+double shared_speed(int ranks, int computing, int sharing) {
+  return std::min<double>(sharing, static_cast<double>(ranks) / std::max(1, computing));
+}
+
 } // namespace foretrain

@@ -53,6 +53,15 @@ struct RankState {
 /// processors.
 [[nodiscard]] double compute_rate(const RankState& state);
 
+/// How much faster than with all `ranks` computing compute gets where `computing` of them do and `sharing` have a
+/// processor: one of several processors has no favourites, so that only the mean is told.
+[[nodiscard]] double shared_speed(int ranks, int computing, int sharing);
+
+struct RankLane {
+  int rank = 0;
+  Lane lane = Lane::compute;
+};
+
 struct Active {
   int instance = -1;
   int from = -1;

@@ -42,7 +42,7 @@ Traffic CostDurations::transfer(Bytes bytes, int tier) const {
 Result<Simulation> replay(const Script& script, const TierRates& rates, ReplayOptions options) {
   const World world = one_rank_per_stage(*script.program, script.groups_used);
   PrivateNetwork network(world, script, rates);
-  FORETRAIN_TRY(const MachineRun run, run_machine(script, world, network, {options.record}));
+  FORETRAIN_TRY(const MachineRun run, run_machine(script, world, network, {options.record, options.ranks_per_processor}));
   return summarise(script, run);
 }
 
@@ -50,6 +50,7 @@ Result<Simulation> replay(const Program& program, const CostModel& cost, const S
                           ReplayOptions options) {
   const CostDurations durations(cost, program.mesh, semantics);
   const Script script = build_script(program, durations, {!options.record});
+  options.ranks_per_processor = cost.ranks_per_processor();
   return replay(script, tier_rates(cost, script), options);
 }
 

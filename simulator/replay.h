@@ -28,7 +28,8 @@ private:
 };
 
 struct ReplayOptions {
-  bool record = false; ///< timeline and memory over time, op by op; slower
+  bool record = false;         ///< timeline and memory over time, op by op; slower
+  int ranks_per_processor = 1; ///< as in MachineOptions; of a cluster, where the cost model knows it
 };
 
 /// Replays the Program at op granularity, one rank per pipeline stage on private ports. Milliseconds.

@@ -29,14 +29,16 @@ template <> struct Described<GemmModel> {
   static constexpr const char* name = "gemm";
   static constexpr const char* doc = "Efficiency of dense matrix products.";
   static constexpr auto members = std::tuple{
-      required("efficiency", &GemmModel::efficiency, "sustained share of the bf16 peak, large forward products")
-          .between(0.001, 1),
+      required("efficiency", &GemmModel::efficiency,
+               "sustained share of the bf16 peak, large forward products; above 1 where that peak is nominal")
+          .between(0.001, 4),
       optional("fp8", &GemmModel::fp8, "the same against the fp8 peak").between(0.001, 1),
       optional("fp4", &GemmModel::fp4, "the same against the fp4 peak").between(0.001, 1),
       optional("input_gradient", &GemmModel::input_gradient, "relative to forward").between(0.1, 2),
       optional("weight_gradient", &GemmModel::weight_gradient, "relative to forward").between(0.1, 2),
       optional("tail", &GemmModel::tail, "exponent of the last wave's occupancy").between(0, 1),
       optional("half_k", &GemmModel::half_k, "inner width of half efficiency").between(0, 1e6),
+      optional("half_tokens", &GemmModel::half_tokens, "tokens of half efficiency").between(0, 1e6),
       optional("overhead", &GemmModel::overhead, "ramp up and down of one kernel").between(0, 1),
       required("multiprocessors", &GemmModel::multiprocessors, "processors that take tiles").between(1, 100000),
       required("evidence", &GemmModel::evidence, "what the figures rest on"),
@@ -48,8 +50,8 @@ template <> struct Described<AttentionPoint> {
   static constexpr const char* doc = "Efficiency of attention at one head width.";
   static constexpr auto members =
       std::tuple{required("head_dim", &AttentionPoint::head_dim, "width of queries and keys").between(1, 4096),
-                 required("forward", &AttentionPoint::forward, "share of the bf16 peak").between(0.001, 1),
-                 required("backward", &AttentionPoint::backward, "share of the bf16 peak").between(0.001, 1)};
+                 required("forward", &AttentionPoint::forward, "share of the bf16 peak").between(0.001, 4),
+                 required("backward", &AttentionPoint::backward, "share of the bf16 peak").between(0.001, 4)};
 };
 template <> struct Described<AttentionModel> {
   static constexpr const char* name = "attention";
@@ -147,6 +149,13 @@ template <> struct Described<CollectiveTable> {
     return check_source(value, where);
   }
 };
+template <> struct Described<InStepModel> {
+  static constexpr const char* name = "in step";
+  static constexpr const char* doc = "What a collective takes in a step beyond what it takes by itself.";
+  static constexpr auto members =
+      std::tuple{required("wait", &InStepModel::wait, "per collective").between(0, 10),
+                 required("stretch", &InStepModel::stretch, "share of its own time").between(0, 100)};
+};
 template <> struct Described<InterferenceModel> {
   static constexpr const char* name = "interference";
   static constexpr const char* doc = "What communication takes from compute beside it.";
@@ -174,6 +183,7 @@ template <> struct Described<Calibration> {
       required("inner", &Calibration::inner, "links inside the scale-up domain"),
       required("network", &Calibration::network, "links between nodes"),
       optional("collectives", &Calibration::collectives, "measured durations"),
+      optional("in_step", &Calibration::in_step, "collectives between compute"),
       required("interference", &Calibration::interference, "compute beside communication"),
       optional("spread", &Calibration::spread, "relative standard deviation of speed between devices").between(0, 1),
       optional("notes", &Calibration::notes, "remarks")};

@@ -26,6 +26,7 @@ struct GemmModel {
   double weight_gradient = 1; ///< efficiency of the weight-gradient product relative to forward
   double tail = 0.4;          ///< exponent that softens the last wave; 1 = hard waves, 0 = none
   double half_k = 100;        ///< inner width at which half the efficiency is reached
+  double half_tokens = 0;     ///< tokens at which half the efficiency is reached: processors pack each weight anew
   Seconds overhead;           ///< ramp up and down of one kernel
   int multiprocessors = 0;    ///< processors that take tiles
   Evidence evidence = Evidence::datasheet;
@@ -131,6 +132,14 @@ struct InterferenceModel {
   bool operator==(const InterferenceModel&) const = default;
 };
 
+/// What a collective takes between the compute of a step beyond what it takes by itself, over and over: its ranks do
+/// not come at once, a processor that slept has to wake, and what it moves lies in no cache.
+struct InStepModel {
+  Seconds wait;       ///< per collective
+  double stretch = 0; ///< share of its own time
+  bool operator==(const InStepModel&) const = default;
+};
+
 struct Calibration {
   std::string name; ///< device, or "family-…"
   GemmModel gemm;
@@ -142,6 +151,7 @@ struct Calibration {
   FabricModel inner;                        ///< inside the scale-up domain
   FabricModel network;                      ///< between nodes
   std::vector<CollectiveTable> collectives;
+  InStepModel in_step; ///< evidence and source are those of `interference`
   InterferenceModel interference;
   double spread = 0; ///< relative standard deviation of compute speed between devices of one cluster
   std::string notes;

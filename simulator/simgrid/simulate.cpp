@@ -16,7 +16,7 @@ Result<Simulation> simulate_program(const Program& program, const ClusterSpec& c
   const Script script = build_script(program, durations, {!record});
   const World world = all_ranks(program, script.groups_used, fold && tp_ranks_are_copies(program.mesh));
   const Topology topology(cluster, program.mesh, world, tier_rates(cost, script));
-  return run_on_simgrid(script, world, topology, {record});
+  return run_on_simgrid(script, world, topology, {record, cost.ranks_per_processor()});
 }
 
 Result<Simulation> simulate_request(const SimulationRequest& request) {

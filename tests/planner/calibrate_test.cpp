@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "core/spec/io.h"
-#include "planner/stragglers.h"
 #include "simulator/cost.h"
 #include "tests/support/places.h"
 
@@ -21,7 +20,9 @@ constexpr double kWeight = 70e9;    ///< of gradients of weights
 constexpr double kAttention = 20e9; ///< forward
 constexpr double kHidden = 96;      ///< keys that a block meets and a mask hides
 constexpr double kCached = 30e9;    ///< of norms, which stay in a cache
-constexpr double kLate = 0.2;       ///< spread of ranks
+constexpr double kWait = 300e-6;    ///< of a collective in a step
+constexpr double kStretch = 0.5;    ///< of its own time
+constexpr double kPacked = 32;      ///< tokens in the time of which a weight is packed
 constexpr double kAttentionBack = 15e9;
 constexpr double kBandwidth = 8e9;
 constexpr double kAlpha = 40e-6; ///< of a send
@@ -54,6 +55,9 @@ Kernel attention(std::int64_t tokens, bool forward) {
   kernel.flop = static_cast<double>(tokens * tokens) * 64 * 4 * 2 * (forward ? 1 : 2.5);
   return kernel;
 }
+double product_seconds(const Kernel& kernel, double rate) {
+  return kLaunch + kOverhead + kernel.flop * (1 + kPacked / static_cast<double>(kernel.m)) / rate;
+}
 Kernel stream(double bytes) {
   Kernel kernel;
   kernel.bytes = bytes;
@@ -65,14 +69,19 @@ double attention_seconds(std::int64_t tokens, bool forward) {
                        (forward ? kAttention : kAttentionBack);
 }
 
-/// A step of two ranks with so many collectives of `bytes`, in which each waits for the other.
-ProbedStep late_step(double bytes, int count) {
+/// A step of two ranks with so many collectives of `bytes`, and products.
+ProbedStep step_with(double bytes, int count) {
   ProbedStep step;
   step.ranks = 2;
-  step.compute = 0.5;
-  const double each = kAlpha + bytes / 2 / kLink + kLate * expected_maximum(2) * step.compute / count;
-  for (int i = 0; i < count; ++i)
-    step.transfers.push_back({Collective::all_gather, DType::fp32, Bytes(static_cast<std::int64_t>(bytes)), each});
+  Op op;
+  op.kind = OpKind::compute;
+  op.kernels = {product(256, 256, 64, GemmRole::forward)};
+  step.compute.assign(50, op);
+  step.seconds = 50 * product_seconds(op.kernels.front(), kForward);
+  for (int i = 0; i < count; ++i) {
+    step.transfers.push_back({Collective::all_gather, DType::fp32, Bytes(static_cast<std::int64_t>(bytes))});
+    step.seconds += kWait + (1 + kStretch) * (kAlpha + bytes / 2 / kLink);
+  }
   return step;
 }
 
@@ -84,9 +93,9 @@ Probes probes() {
     const Kernel forward = product(size, size, 64, GemmRole::forward);
     const Kernel input = product(size, size, 64, GemmRole::input_gradient);
     const Kernel weight = product(size, size, 64, GemmRole::weight_gradient);
-    all.ops.push_back({{forward}, kLaunch + kOverhead + forward.flop / kForward});
-    all.ops.push_back({{input}, kLaunch + kOverhead + input.flop / kInput});
-    all.ops.push_back({{weight}, kLaunch + kOverhead + weight.flop / kWeight});
+    all.ops.push_back({{forward}, product_seconds(forward, kForward)});
+    all.ops.push_back({{input}, product_seconds(input, kInput)});
+    all.ops.push_back({{weight}, product_seconds(weight, kWeight)});
     all.ops.push_back({{attention(size, true)}, attention_seconds(size, true)});
     all.ops.push_back({{attention(size, false)}, attention_seconds(size, false)});
     const double bytes = static_cast<double>(size * size) * 16;
@@ -112,11 +121,11 @@ TEST(Calibrate, FindsAMachineThatIsKnown) {
     EXPECT_NEAR(cost->kernel(kernel).seconds / seconds, 1, kSame) << kernel.m;
   };
   const Kernel forward = product(300, 200, 100, GemmRole::forward);
-  expect(forward, kLaunch + kOverhead + forward.flop / kForward);
+  expect(forward, product_seconds(forward, kForward));
   const Kernel weight = product(300, 200, 100, GemmRole::weight_gradient);
-  expect(weight, kLaunch + kOverhead + weight.flop / kWeight);
+  expect(weight, product_seconds(weight, kWeight));
   const Kernel input = product(300, 200, 100, GemmRole::input_gradient);
-  expect(input, kLaunch + kOverhead + input.flop / kInput);
+  expect(input, product_seconds(input, kInput));
   expect(attention(300, true), attention_seconds(300, true));
   expect(attention(300, false), attention_seconds(300, false));
   expect(stream(1e6), kLaunch + 1e6 / kBandwidth);
@@ -141,7 +150,7 @@ TEST(Calibrate, TakesBothGradientsForEquallyFastWhereEveryOpComputesBoth) {
   for (const std::int64_t size : {64, 128, 256, 512}) {
     const Kernel input = product(size, size, 64, GemmRole::input_gradient);
     const Kernel weight = product(size, size, 64, GemmRole::weight_gradient);
-    both.ops.push_back({{input, weight}, 2 * (kLaunch + kOverhead) + 2 * input.flop / kInput});
+    both.ops.push_back({{input, weight}, 2 * product_seconds(input, kInput)});
   }
   const auto found = calibrate(both, cluster());
   ASSERT_TRUE(found) << to_string(found.error());
@@ -188,16 +197,45 @@ TEST(Calibrate, GivesOperatorsFiguresOfTheirOwn) {
   EXPECT_NE(refused.error().message.find("nrom"), std::string::npos);
 }
 
-TEST(Calibrate, FindsHowMuchLaterTheLastRankComes) {
+TEST(Calibrate, FindsWhatAStepAddsToItsCollectives) {
   Probes all = probes();
-  const double bytes = 128 * 128 * 16;
-  all.steps.push_back(late_step(bytes, 100));
+  const double small = 64 * 64 * 16; // sizes of the tables: what lies between is interpolated
+  const double large = 512 * 512 * 16;
+  all.steps = {step_with(small, 200), step_with(large, 20)};
   const auto found = calibrate(all, cluster());
   ASSERT_TRUE(found) << to_string(found.error());
-  EXPECT_NEAR(found->spread, kLate, 0.01); // times between sizes of the table's grid are interpolated
-  all.steps.front().compute = 100;         // as long as they take by themselves
-  for (ProbedStep::Transfer& transfer : all.steps.front().transfers) transfer.seconds = kAlpha;
-  EXPECT_EQ(calibrate(all, cluster())->spread, 0);
+  EXPECT_NEAR(found->in_step.wait.value / kWait, 1, 0.02);
+  EXPECT_NEAR(found->in_step.stretch / kStretch, 1, 0.02);
+  EXPECT_EQ(found->spread, 0);
+  EXPECT_EQ(found->interference.inside, 0.99); // a processor runs its collectives itself
+  const auto cost = CostModel::make(cluster(), *found, {Precision::fp32, false});
+  GroupShape pair;
+  pair.size = 2;
+  pair.per_tier[0] = 2;
+  const Bytes bytes(static_cast<std::int64_t>(large));
+  const double alone = cost->by_itself(Collective::all_gather, pair, DType::fp32, bytes).seconds;
+  EXPECT_DOUBLE_EQ(cost->collective(Collective::all_gather, pair, DType::fp32, bytes).seconds,
+                   found->in_step.wait.value + (1 + found->in_step.stretch) * alone);
+  for (ProbedStep& step : all.steps) step.seconds = 0; // as short as nothing: nothing is added
+  EXPECT_EQ(calibrate(all, cluster())->in_step, InStepModel{});
+}
+
+/// Runs of one job have one number of tokens, which does not tell what a weight takes from what a token takes.
+TEST(Calibrate, KeepsWhatOneNumberOfTokensDoesNotTell) {
+  const Calibration whole = calibrate(probes(), cluster()).value();
+  EXPECT_NEAR(whole.gemm.half_tokens, kPacked, kSame * kPacked);
+  Probes some = probes();
+  some.ops.clear();
+  for (const std::int64_t width : {64, 128, 256, 512}) {
+    const Kernel forward = product(128, width, 64, GemmRole::forward);
+    some.ops.push_back({{forward}, product_seconds(forward, kForward)});
+    const double bytes = static_cast<double>(width) * 4096;
+    some.ops.push_back({{stream(bytes), stream(2 * bytes)}, 2 * kLaunch + 3 * bytes / kBandwidth});
+  }
+  const auto after = recalibrate(whole, some, cluster());
+  ASSERT_TRUE(after) << to_string(after.error());
+  EXPECT_EQ(after->gemm.half_tokens, whole.gemm.half_tokens);
+  EXPECT_NEAR(after->gemm.efficiency / whole.gemm.efficiency, 1, kSame);
 }
 
 TEST(Calibrate, LearnsFromOrdinaryOpsAndKeepsWhatTheyDoNotShow) {
@@ -206,6 +244,7 @@ TEST(Calibrate, LearnsFromOrdinaryOpsAndKeepsWhatTheyDoNotShow) {
   before.gemm.efficiency *= 3;
   before.memory.launch = Seconds(before.memory.launch.value * 5);
   before.spread = 0.07;
+  before.in_step = {Seconds(1e-3), 0.5};
   Probes ops = probes();
   ops.collectives.clear();
   const auto after = recalibrate(before, ops, cluster());
@@ -217,6 +256,7 @@ TEST(Calibrate, LearnsFromOrdinaryOpsAndKeepsWhatTheyDoNotShow) {
   EXPECT_EQ(after->collectives, before.collectives);
   EXPECT_EQ(after->inner, before.inner);
   EXPECT_EQ(after->spread, before.spread);
+  EXPECT_EQ(after->in_step, before.in_step);
   ops.ops.clear();
   EXPECT_FALSE(recalibrate(before, ops, cluster()));
 }

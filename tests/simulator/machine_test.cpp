@@ -236,6 +236,24 @@ TEST(Machine, TransfersOfOneRankShareItsPort) {
   EXPECT_NEAR(run(program, durations, false, {1e9, 2e9}).step_time.value, 3, 1e-9) << "a port of twice the rate";
 }
 
+TEST(Machine, ARankThatWaitsLendsItsShareOfAProcessor) {
+  Program program = program_of(layout(1, 2), {2}, plain_block(1, 2), 2);
+  gpipe(program);
+  const Script script = build_script(program, PlainDurations{});
+  const auto with = [&](int ranks_per_processor) {
+    return replay(script, tier_rates(script), {true, ranks_per_processor}).value();
+  };
+  EXPECT_NEAR(with(1).step_time.value, 9, kExact); // three passes one after the other at each end, and all of stage 1
+  const Simulation shared = with(2);
+  // F0 alone 0.5; F1 beside F0 1; F1 and B0 of stage 1 alone 0.5 and 1; B1 beside B0 2; B1 of stage 0 alone 1.
+  EXPECT_NEAR(shared.step_time.value, 6, kExact);
+  for (const StageRun& stage : shared.stages) {
+    EXPECT_NEAR(sum(stage.parts), 6, kExact);
+    EXPECT_EQ(stage.slowed, 0);
+  }
+  EXPECT_NEAR(with(4).step_time.value, 6, kExact); // two ranks have two shares between them
+}
+
 TEST(Machine, MemoryFollowsIssueOrder) {
   Program program = program_of(layout(1, 2), {2}, plain_block(1, 2), 3);
   gpipe(program);

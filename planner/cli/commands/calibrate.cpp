@@ -10,6 +10,7 @@
 #include "planner/cli/child.h"
 #include "planner/cli/commands/commands.h"
 #include "planner/cli/inputs.h"
+#include "planner/compare.h"
 
 namespace foretrain::cli {
 namespace {
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr int kWidths = 64; ///< of an attention head
 constexpr int kVocab = 4096;
 constexpr int kMostBusy = 16; ///< ranks at once: the machine is one, however large the cluster
+constexpr int kWarmUp = 2;    ///< steps of a probe that are not measured
 
 /// What probes are made of: sizes that keep the device busy for as long as its launches take and longer.
 struct Sizes {
@@ -86,9 +88,10 @@ Probe probe_of(const ClusterSpec& cluster, Precision precision, int ranks, int h
     probe.name = fmt::format("collectives-{}", tp);
     break;
   case ProbeKind::step:
-    probe.plan.job.global_batch = 2;
-    probe.plan.layout.sequence_parallel = true;
-    probe.name = fmt::format("step-{}", tp);
+    probe.plan.layout.sequence_parallel = tp > 1;
+    if (tp == 1) probe.plan.layout.sharding.kind = ShardingKind::parameters;
+    probe.plan.job.global_batch = 2 * probe.plan.layout.dp_shard;
+    probe.name = fmt::format("{}-{}", tp > 1 ? "step" : "step-sharded", ranks);
     break;
   }
   return probe;
@@ -103,34 +106,41 @@ std::vector<Probe> probes_of(const ClusterSpec& cluster, int ranks, const Calibr
   };
   for (const int hidden : sizes.widths)
     for (const int sequence : sizes.lengths) {
-      add(hidden, sequence, 1, ProbeKind::ops);
+      // One rank for each processor: what ops take while several share one is as many times that, but for those that
+      // the scheduler interrupts.
+      list.push_back(probe_of(cluster, sizes.precision, std::max(1, ranks / cluster.ranks_per_processor), hidden,
+                              sequence, 1, ProbeKind::ops));
+      list.back().steps = options.steps;
       if (sizes.in_caches) list.back().plan.model.layers = layers_of(hidden);
     }
   constexpr int kStepWidth = 512;
-  if (sizes.in_caches && ranks > 1 && (kStepWidth / kWidths) % ranks == 0) {
-    add(kStepWidth, 128, ranks, ProbeKind::step);
-    list.back().plan.model.layers = layers_of(kStepWidth);
-  }
+  // Many small collectives, and few large ones: what a step adds to each, and to their time.
+  if (sizes.in_caches && ranks > 1 && (kStepWidth / kWidths) % ranks == 0)
+    for (const int tp : {ranks, 1}) {
+      add(kStepWidth, 128, tp, ProbeKind::step);
+      list.back().plan.model.layers = layers_of(kStepWidth);
+    }
   for (int tp = 2; tp <= ranks; tp *= 2)
     if (ranks % tp == 0) add(kWidths * ranks, 64, tp, ProbeKind::collectives);
   return list;
 }
 
-bool complete(const MeasuredRun& run, const Probe& probe, int ranks) {
-  if (!run.failure.empty() || run.ranks.size() != static_cast<std::size_t>(ranks)) return false;
+bool complete(const MeasuredRun& run, const Probe& probe) {
+  const auto ranks = static_cast<std::size_t>(probe.plan.layout.tp) * probe.plan.layout.dp_shard;
+  if (!run.failure.empty() || run.ranks.size() != ranks) return false;
   if (probe.kind == ProbeKind::collectives) return !run.probes.empty();
   return std::all_of(run.ranks.begin(), run.ranks.end(), [](const MeasuredRank& rank) { return !rank.ops.empty(); });
 }
 
 /// Runs a probe, unless the folder holds its result already.
-Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, const Probe& probe, int ranks,
+Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, const Probe& probe,
                               const std::string& backend, const fs::path& work) {
   const fs::path folder = work / probe.name;
   const fs::path file = folder / "plan.json";
   const fs::path records = folder / "run.json";
   const std::string plan = to_json(probe.plan).dump(2) + "\n";
   if (const auto before = read_text_file(file); before && *before == plan)
-    if (auto run = read_run(records); run && complete(*run, probe, ranks)) return run;
+    if (auto run = read_run(records); run && complete(*run, probe)) return run;
   std::error_code problem;
   fs::create_directories(folder, problem);
   if (problem) return fail_environment(folder.string(), "cannot be made: " + problem.message());
@@ -139,7 +149,7 @@ Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, c
                                     "--steps",
                                     std::to_string(probe.steps),
                                     "--warmup",
-                                    "2",
+                                    std::to_string(kWarmUp),
                                     "--ops",
                                     "none",
                                     "--out",
@@ -156,8 +166,13 @@ Result<MeasuredRun> run_probe(const Context& context, const fs::path& program, c
   if (code == kInterrupted)
     return tl::unexpected<Error>(Error{Error::Kind::cancelled, "interrupted; the probes done so far are kept", "", ""});
   FORETRAIN_TRY(MeasuredRun run, read_run(records));
-  if (complete(run, probe, ranks)) return run;
+  if (complete(run, probe)) return run;
   return fail_environment(records.string(), fmt::format("the probe ended with code {}: {}", code, run.failure));
+}
+
+double step_seconds(const MeasuredRank& rank) {
+  const std::size_t skipped = std::min<std::size_t>(kWarmUp, rank.step_seconds.size());
+  return median_of({rank.step_seconds.begin() + static_cast<std::ptrdiff_t>(skipped), rank.step_seconds.end()});
 }
 
 Result<void> add(const Context& context, const Probe& probe, const MeasuredRun& run, Probes& all) {
@@ -167,9 +182,9 @@ Result<void> add(const Context& context, const Probe& probe, const MeasuredRun& 
   const Program program = lower(probe.plan, semantics);
   for (const MeasuredRank& rank : run.ranks) {
     if (probe.kind == ProbeKind::step)
-      all.steps.push_back(step_of(program, program.roles.front(), rank, probe.plan.layout.tp));
+      all.steps.push_back(step_of(program, program.roles.front(), all.ranks, step_seconds(rank)));
     else
-      add_ops(program, program.roles.front(), rank, all.ops);
+      add_ops(program, program.roles.front(), rank, probe.plan.cluster.ranks_per_processor, all.ops);
   }
   const Json& machine = run.environment["machine"];
   const std::string where = run.environment.value("computes_on", "host");
@@ -194,7 +209,7 @@ Result<Calibration> measured(const Context& context, const CalibrateOptions& opt
   const std::vector<Probe> probes = probes_of(cluster, all.ranks, options);
   for (std::size_t i = 0; i < probes.size(); ++i) {
     remark(fmt::format("probe {} of {}: {}", i + 1, probes.size(), probes[i].name));
-    FORETRAIN_TRY(const MeasuredRun run, run_probe(context, program, probes[i], all.ranks, options.backend, work));
+    FORETRAIN_TRY(const MeasuredRun run, run_probe(context, program, probes[i], options.backend, work));
     if (auto added = add(context, probes[i], run, all); !added) return tl::unexpected<Error>(added.error());
   }
   return calibrate(all, cluster);

@@ -51,7 +51,7 @@ Result<void> add_run(const Context& context, const Store& store, const Learned& 
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const auto role = std::find_if(program.roles.begin(), program.roles.end(),
                                    [&](const Role& r) { return r.stage == stages[rank]; });
-    if (role != program.roles.end()) add_ops(program, *role, ranks[rank], all.ops);
+    if (role != program.roles.end()) add_ops(program, *role, ranks[rank], run.plan.cluster.ranks_per_processor, all.ops);
   }
   all.ranks = std::max(all.ranks, static_cast<int>(ranks.size()));
   return {};
