@@ -78,10 +78,10 @@ std::string short_value(const Field& field, const FieldValue& value) {
 
 std::string title_with_unit(const Field& field) {
   const std::string title(field.title);
-  if (field.unit.empty() || title.find(field.unit) != std::string::npos) return title;
-  if (field.unit == "tok/s") return title;
+  if (field.unit.empty()) return title;
   if (title.size() > 2 && title.ends_with(std::string("_") + std::string(field.unit)))
     return title.substr(0, title.size() - field.unit.size() - 1) + " " + std::string(field.unit);
+  if (title.find(field.unit) != std::string::npos || field.unit == "tok/s") return title;
   return title + " " + std::string(field.unit);
 }
 

@@ -41,7 +41,10 @@ QString axis_title(const ParallelAxis& axis) {
 
 void paint_axes(QPainter& painter, const Frame& frame, const Theme& theme, const std::vector<ParallelAxis>& axes) {
   const QFontMetricsF metrics(painter.font());
-  const auto label = [&](std::size_t axis, double place, const QString& text) {
+  constexpr double kGap = 10; ///< between a name and the next axis
+  const double room = std::max(16.0, frame.x(1) - frame.x(0) - kGap);
+  const auto label = [&](std::size_t axis, double place, const QString& whole) {
+    const QString text = axis + 1 < axes.size() ? metrics.elidedText(whole, Qt::ElideRight, room) : whole;
     const QPointF where = frame.at(double(axis), place);
     const double width = metrics.horizontalAdvance(text) + 2;
     const QRectF box(where.x() + 4, where.y() - metrics.height() / 2, width, metrics.height());

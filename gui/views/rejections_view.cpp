@@ -45,14 +45,14 @@ public:
 class RejectionsView final : public View {
 public:
   explicit RejectionsView(ViewContext context)
-      : View(context), rules_(new QTreeWidget(this)), misses_(new QTreeWidget(this)) {
+      : View(context), splitter_(new QSplitter(Qt::Horizontal, this)), rules_(new QTreeWidget(this)),
+        misses_(new QTreeWidget(this)) {
     QVBoxLayout* layout = add_column();
     add_question(layout);
-    auto* splitter = new QSplitter(Qt::Horizontal, this);
-    splitter->addWidget(rules_);
-    splitter->addWidget(misses_);
-    splitter->setSizes({360, 740});
-    layout->addWidget(splitter, 1);
+    splitter_->addWidget(rules_);
+    splitter_->addWidget(misses_);
+    layout->addWidget(splitter_, 1);
+    connect(splitter_, &QSplitter::splitterMoved, this, [this] { moved_ = true; });
     setFocusProxy(rules_);
     rules_->setHeaderLabels({QStringLiteral("Rule or bound"), QStringLiteral("Layouts"), QStringLiteral("Left")});
     rules_->setAccessibleName(QStringLiteral("Layouts left out, by rule"));
@@ -86,6 +86,11 @@ public:
   }
 
 protected:
+  void resizeEvent(QResizeEvent* event) override {
+    View::resizeEvent(event);
+    show_rules_whole();
+  }
+
   void refresh(Changes changes) override {
     if ((changes & kRowsChanged) == 0 && changes != kEverything) return;
     const Results& results = session().results();
@@ -126,7 +131,7 @@ protected:
       left = results.fits;
       add(QStringLiteral("fit"), 0, QStringLiteral("legal, in memory, admitted by the study’s filter"), "");
     }
-    for (int column = 0; column < 3; ++column) rules_->resizeColumnToContents(column);
+    show_rules_whole();
     show_misses();
   }
 
@@ -188,6 +193,18 @@ private:
     if (answer->row >= 0 && &of == &session().results()) session().select({answer->row});
   }
 
+  /// As wide as its counts and names, up to half of the view, until someone moves the handle; names give way to counts.
+  void show_rules_whole() {
+    if (moved_) return;
+    rules_->header()->setSectionResizeMode(0, QHeaderView::Interactive);
+    for (int column = 0; column < rules_->columnCount(); ++column) rules_->resizeColumnToContents(column);
+    const int wanted =
+        rules_->header()->length() + 2 * rules_->frameWidth() + style()->pixelMetric(QStyle::PM_ScrollBarExtent);
+    rules_->header()->setSectionResizeMode(0, QHeaderView::Stretch);
+    const int own = std::min(wanted, width() / 2);
+    splitter_->setSizes({own, std::max(1, width() - own)});
+  }
+
   void show_misses() {
     misses_->clear();
     const QTreeWidgetItem* chosen = rules_->currentItem();
@@ -226,8 +243,10 @@ private:
   QLabel* answer_ = new QLabel(this);
   bool asking_ = false;
   ShareBar bars_;
+  QSplitter* splitter_;
   QTreeWidget* rules_;
   QTreeWidget* misses_;
+  bool moved_ = false;  ///< the splitter, by hand
   std::jthread thread_; ///< last: it is waited for first
 };
 

@@ -12,6 +12,15 @@
 namespace foretrain::gui {
 namespace {
 
+TEST(Numbers, TitlesNameTheirUnitOnce) {
+  const auto title = [](const char* id) { return title_with_unit(*find_field(id)); };
+  EXPECT_EQ(title("step_time_s"), "step s");
+  EXPECT_EQ(title("compute_s"), "compute s");
+  EXPECT_EQ(title("bubble_s"), "bubble s");
+  EXPECT_EQ(title("memory_gib"), "mem GiB");
+  EXPECT_EQ(title("tp"), "tp");
+}
+
 TEST(Numbers, HaveThreeDigitsAndTheirUnit) {
   EXPECT_EQ(short_number(1.2345), "1.23");
   EXPECT_EQ(short_number(12.345), "12.3");
