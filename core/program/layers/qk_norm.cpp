@@ -18,6 +18,19 @@ double elements_of(const LayerContext& c, const QueryKeyNorm& norm) {
   return static_cast<double>(c.tokens) * static_cast<double>(norm.columns);
 }
 
+/// Each row's Σ dy · w · x over the heads of all tp ranks: y = x · w / rms, so dx has a share −x · Σ dy·w·x /
+/// (rms³ · columns).
+int sum_of_products(BlockBuilder& b, const QueryKeyNorm& norm, int grad_output) {
+  const LayerContext& c = b.context();
+  const int products = b.buffer(norm.name + ".products", statistics_dtype(c), {1, c.tokens}, MemoryPart::temporaries);
+  b.compute(Segment::norm, {norm.input, grad_output}, {products},
+            {traffic(c, 2 * static_cast<double>(c.width) * elements_of(c, norm))})
+      .weights = norm.weights;
+  const Bytes bytes = b.at(products).bytes;
+  b.collective(Collective::all_reduce, Group::tp, bytes, {products}, {products}).dtype = statistics_dtype(c);
+  return products;
+}
+
 } // namespace
 
 QueryKeyNorm declare_qk_norm(BlockBuilder& b, const std::string& name, int heads, int local) {
@@ -28,6 +41,7 @@ QueryKeyNorm declare_qk_norm(BlockBuilder& b, const std::string& name, int heads
   const bool wide = over_all_heads(c);
   const bool layer_norm = c.model->norm == NormKind::layer;
   const std::string full = name + "_norm";
+  norm.name = full;
   norm.columns = local * d;
   norm.statistic = wide ? 1 : local;
   norm.output = b.temporary(name + ".normed", {c.tokens, norm.columns});
@@ -76,6 +90,8 @@ void qk_norm_backward(BlockBuilder& b, const QueryKeyNorm& norm, int grad_output
   const LayerContext& c = b.context();
   std::vector<int> reads = {norm.product >= 0 ? norm.cast : norm.input, norm.statistics, grad_output, grad_mixed};
   if (norm.product >= 0) reads.push_back(norm.product);
+  if (norm.squares >= 0 && c.semantics->family == SemanticsFamily::foretrain)
+    reads.push_back(sum_of_products(b, norm, grad_output));
   Op& op = b.compute(Segment::norm, std::move(reads), {grad_mixed},
                      {traffic(c, norm_backward_bytes(c, norm.product >= 0) * elements_of(c, norm))});
   op.weights = norm.weights;

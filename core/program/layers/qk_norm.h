@@ -10,6 +10,7 @@ namespace foretrain::layers {
 /// Norm of the queries, or of the keys, between their projection and the rotary embedding. Its kind is that of the
 /// model's other norms.
 struct QueryKeyNorm {
+  std::string name;           ///< "q_norm" or "k_norm"
   std::int64_t columns = 0;   ///< of a row of queries (keys) on this rank: heads · head_dim
   std::int64_t statistic = 0; ///< numbers that one row takes: one per head, or one where the norm runs over all heads
   int input = -1;             ///< a copy of the columns, saved; −1: unfused, which saves `cast` instead
@@ -36,7 +37,9 @@ struct QueryKeyNorm {
 /// core/transformer/transformer_config.py: "layernorm" is the input's norm and that before the feed-forward).
 void qk_norm_forward(BlockBuilder& b, const QueryKeyNorm& norm, int mixed);
 
-/// From the gradient of its output to its columns of `grad_mixed`.
+/// From the gradient of its output to its columns of `grad_mixed`. Over heads that tp splits, Megatron-Bridge takes the
+/// added-up squares for a constant of the other ranks (a collective that autograd does not know) and sends nothing
+/// here; this executor's gradient is the exact one, and adds one number per row up over tp.
 void qk_norm_backward(BlockBuilder& b, const QueryKeyNorm& norm, int grad_output, int grad_mixed);
 
 } // namespace foretrain::layers

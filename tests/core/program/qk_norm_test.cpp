@@ -120,6 +120,26 @@ TEST(QueryKeyNorms, OverAllHeadsAddUpTheirSquares) {
   EXPECT_EQ(reductions(2), (std::vector<std::int64_t>{4 * kTokens, 4 * kTokens}));
 }
 
+// Megatron-Bridge's sum is no step of autograd, so its backward sends nothing; this executor's gradient is exact, for
+// which each row's products are added up too: a number per token, forward and backward, for queries and for keys.
+TEST(QueryKeyNorms, OverAllHeadsAddUpProductsInTheExecutorsBackward) {
+  const auto sums = [](const std::vector<Op>& ops) {
+    std::vector<std::int64_t> bytes;
+    for (const Op& op : ops)
+      if (op.kind == OpKind::collective && op.collective == Collective::all_reduce) bytes.push_back(op.bytes.value);
+    return bytes;
+  };
+  Semantics executor = megatron();
+  executor.family = SemanticsFamily::foretrain;
+  const std::vector<std::int64_t> two = {4 * kTokens, 4 * kTokens};
+  const Block exact = layer(plan_of(QkNorm::full_width, 2, true), executor);
+  EXPECT_EQ(sums(exact.forward), two);
+  EXPECT_EQ(sums(exact.backward), two);
+  EXPECT_EQ(sums(layer(plan_of(QkNorm::full_width, 1), executor).backward), std::vector<std::int64_t>());
+  EXPECT_EQ(sums(layer(plan_of(QkNorm::per_head, 2, true), executor).backward), std::vector<std::int64_t>());
+  EXPECT_EQ(sums(layer(plan_of(QkNorm::full_width, 2, true), megatron()).backward), std::vector<std::int64_t>());
+}
+
 TEST(QueryKeyNorms, AddUpToTheModelsParameters) {
   for (const QkNorm norm : {QkNorm::per_head, QkNorm::full_width})
     for (const NormKind kind : {NormKind::rms, NormKind::layer})
