@@ -41,7 +41,8 @@ void model(Reasons& r, const ModelSpec& m) {
   r.unless(m.mtp_layers <= 1, "more than one multi-token-prediction layer is not executed");
   r.unless(m.mtp_layers == 0 || m.learned_positions == 0,
            "multi-token prediction with learned positions is not executed");
-  r.unless(m.qk_norm == QkNorm::none, "norms of queries and keys are not executed");
+  r.unless(m.qk_norm == QkNorm::none || !m.latent,
+           "norms of queries and keys beside those that latent attention has are not executed");
   r.unless(!m.attention_sinks, "attention sinks are not executed");
   r.unless(!m.output_gate, "gated attention output is not executed");
   r.unless(!m.parallel_block, "attention and feed-forward beside each other are not executed");
@@ -89,6 +90,8 @@ void layout(Reasons& r, const Plan& plan) {
   r.unless(l.cp == 1 || context != ContextKind::ulysses_ring, "Ulysses inside a ring is not executed");
   r.unless(l.expert_dispatch.kind != DispatchKind::deduplicated || l.ep * l.etp == 1,
            "de-duplicated dispatch is not executed");
+  r.unless(m.qk_norm != QkNorm::full_width || m.norm == NormKind::rms || l.tp == 1,
+           "LayerNorm of queries and keys over all heads is not executed where tp splits them");
   if (m.moe) {
     r.unless(l.tp == 1 || l.sequence_parallel, "experts with tp need sequence_parallel");
     r.unless(!plan.job.routing.capacity_factor, "experts with a capacity are not executed");

@@ -54,6 +54,10 @@ private:
   /// Which layer of a block of several this op is of.
   [[nodiscard]] int layer_inside() const;
 
+  [[nodiscard]] bool norms_heads() const;
+  [[nodiscard]] kernels::HeadNormShape head_norm_shape(const std::string& name) const;
+  void head_norm();
+
   // Attention: the keys that an op meets, part by part in the order of their ranks.
   struct KeyPart {
     Tensor k;

@@ -70,7 +70,16 @@ void SegmentRun::embedding() {
   if (positional) kernels_.add_rows(own_rows(positions()), positional->weight, write(0));
 }
 
+/// An op of a norm of queries or keys; the sums of squares have no weights.
+bool SegmentRun::norms_heads() const {
+  if (model_.qk_norm == QkNorm::none) return false;
+  if (op_.weights.empty()) return true;
+  const std::string name = base_name(parameter(op_.weights[0]).spec->name);
+  return name == "q_norm" || name == "k_norm";
+}
+
 void SegmentRun::norm() {
+  if (norms_heads()) return head_norm();
   ParameterEntry& scale = parameter(op_.weights[0]);
   const std::string name = base_name(scale.spec->name);
   if (name == "q_norm" || name == "kv_norm") { // of latent attention: nothing is saved

@@ -30,11 +30,49 @@ void SegmentRun::rope() {
       kernels_.latent_rope_backward(read(0), read(1), read(2), shape, write(0), write(1), write(2));
     return;
   }
+  // With norms of queries and keys these lie apart: what the norms made of them, and the gradients that they read.
   const kernels::RopeShape shape{model_.heads / tp, model_.kv_heads / tp, model_.head_dim, context_.turns};
+  kernels::HeadRows parts = kernels::parts_of(forward() ? read(0) : write(0), shape);
+  if (model_.qk_norm != QkNorm::none) {
+    parts.q = forward() ? read(1) : write(1);
+    parts.k = forward() ? read(2) : write(2);
+  }
   if (forward())
-    kernels_.rope(read(0), shape, write(0), write(1), write(2));
+    kernels_.rope(parts, shape, {write(0), write(1), write(2)});
   else
-    kernels_.rope_backward(read(0), read(1), read(2), shape, write(0));
+    kernels_.rope_backward({read(0), read(1), read(2)}, shape, parts);
+}
+
+/// Which columns a norm of queries ('q' begins its name) or keys is of.
+kernels::HeadNormShape SegmentRun::head_norm_shape(const std::string& name) const {
+  const std::int64_t tp = context_.plan->layout.tp;
+  const std::int64_t width = model_.head_dim;
+  const bool queries = name.front() == 'q';
+  const std::int64_t heads = queries ? model_.heads : model_.kv_heads;
+  const bool over_all = model_.qk_norm == QkNorm::full_width;
+  kernels::HeadNormShape shape;
+  shape.first = queries ? 0 : model_.heads / tp * width;
+  shape.columns = heads / tp * width;
+  shape.group = over_all ? shape.columns : width;
+  shape.whole = over_all ? heads * width : width;
+  return shape;
+}
+
+/// Of queries or keys. Where tp splits the heads of a norm over all of them, an op before each of forward and backward
+/// makes this rank's sums, which an all-reduce adds up.
+void SegmentRun::head_norm() {
+  const bool over_ranks = model_.qk_norm == QkNorm::full_width && context_.plan->layout.tp > 1;
+  const std::string written = base_name(buffer_name(op_.writes.front()));
+  if (op_.weights.empty()) return kernels_.head_squares(read(0), head_norm_shape(written), write(0));
+  ParameterEntry& scale = parameter(op_.weights[0]);
+  ParameterEntry* bias = op_.weights.size() > 1 ? &parameter(op_.weights[1]) : nullptr;
+  const kernels::HeadNormShape shape = head_norm_shape(base_name(scale.spec->name));
+  if (forward())
+    return kernels_.head_norm(read(0), scale.weight, bias ? &bias->weight : nullptr, over_ranks ? &read(1) : nullptr,
+                              shape, write(0), write(1), write(2));
+  if (op_.reads.size() == 2) return kernels_.head_products(read(0), scale.weight, read(1), write(0));
+  kernels_.head_norm_backward(read(0), read(1), scale.weight, read(2), over_ranks ? &read(4) : nullptr, shape, write(0),
+                              scale.gradient, bias ? &bias->gradient : nullptr);
 }
 
 /// Against the keys of a context-parallel rank. With Ulysses a rank has all tokens and some of the heads.

@@ -97,13 +97,14 @@ void Rank::move_parameters(const Op& op, const std::vector<ParameterEntry*>& ent
   FORETRAIN_CHECK(false, "check_runnable admits only collectives with code");
 }
 
-/// Parameters that every tensor-parallel rank holds see only their own tokens under sequence parallelism.
+/// Parameters that every tensor-parallel rank holds see only their own tokens under sequence parallelism, and norms of
+/// each head only their own heads.
 void Rank::sum_replicated(const Op& op) {
   const bool sharded =
       plan_.layout.sharding.kind == ShardingKind::gradients || plan_.layout.sharding.kind == ShardingKind::parameters;
   std::vector<Tensor> parts;
   for (const ParameterEntry& entry : parameters_.entries())
-    if (entry.spec->replicated_tp) parts.push_back(sharded ? entry.owned_gradient : entry.gradient.view(-1));
+    if (entry.spec->partial_tp) parts.push_back(sharded ? entry.owned_gradient : entry.gradient.view(-1));
   Tensor joined = at::cat(parts);
   collective(op, joined, joined);
   std::int64_t offset = 0;

@@ -66,6 +66,7 @@ Choices models() {
       {"multi-token prediction", [](Plan& p) { p.model.mtp_layers = 1; }},
       {"multi-token prediction over several tokens", [](Plan& p) { p.model.mtp_layers = 2; }},
       {"norms of queries and keys", [](Plan& p) { p.model.qk_norm = QkNorm::per_head; }},
+      {"norms of queries and keys over all heads", [](Plan& p) { p.model.qk_norm = QkNorm::full_width; }},
       {"attention sinks", [](Plan& p) { p.model.attention_sinks = true; }},
       {"gated attention output", [](Plan& p) { p.model.output_gate = true; }},
       {"norm after the embedding", [](Plan& p) { p.model.embedding_norm = true; }},

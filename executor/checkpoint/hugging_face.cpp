@@ -24,7 +24,7 @@ std::string unnamed(const ModelSpec& m) {
   if (!m.final_norm || m.norms_per_layer != 2 || m.norm_placement != NormPlacement::before || m.embedding_norm)
     return "norms at other places";
   if (m.delta || m.mamba || !m.pattern.empty()) return "layers of several kinds";
-  if (m.qk_norm != QkNorm::none || m.attention_sinks || m.output_gate) return "attention with norms, sinks or gates";
+  if (m.attention_sinks || m.output_gate) return "attention with sinks or gates";
   if (m.parallel_block || m.embedding_projection > 0) return "parallel blocks or a projected embedding";
   if (m.mtp_layers > 0) return "multi-token prediction";
   if (m.moe && (m.moe->shared_ffn > 0 || m.moe->every != 1 || m.moe->first_dense > 0 || !m.moe->dense_layers.empty()))
@@ -74,6 +74,11 @@ private:
       if (m_.qkv_bias) add("qkv.bias", first, rows, 1, std::string("self_attn.") + letter + "_proj.bias");
       first += rows;
     }
+    if (m_.qk_norm != QkNorm::none) {
+      const bool over_all = m_.qk_norm == QkNorm::full_width;
+      add("q_norm", 0, over_all ? queries : m_.head_dim, 1, "self_attn.q_norm.weight");
+      add("k_norm", 0, over_all ? keys : m_.head_dim, 1, "self_attn.k_norm.weight");
+    }
     add("attention_out", 0, h, queries, "self_attn.o_proj.weight");
     if (m_.out_bias) add("attention_out.bias", 0, h, 1, "self_attn.o_proj.bias");
     add("norm2", 0, h, 1, "post_attention_layernorm.weight");
@@ -89,15 +94,19 @@ private:
     add("ffn_up.bias", f, f, 1, "mlp.up_proj.bias");
     add("ffn_down.bias", 0, h, 1, "mlp.down_proj.bias");
   }
+  /// With norms of queries and keys under the names of Qwen3-MoE and OLMoE (transformers modeling_qwen3_moe.py,
+  /// modeling_olmoe.py), else under those of Mixtral: a model's shape does not say more.
   void experts() {
     const std::int64_t h = m_.hidden;
     const std::int64_t f = m_.moe->ffn;
-    add("router", 0, m_.moe->experts, h, "block_sparse_moe.gate.weight");
+    const bool mixtral = m_.qk_norm == QkNorm::none;
+    const std::string block = mixtral ? "block_sparse_moe." : "mlp.";
+    add("router", 0, m_.moe->experts, h, block + "gate.weight");
     for (int expert = 0; expert < m_.moe->experts; ++expert) {
-      const std::string name = "block_sparse_moe.experts." + std::to_string(expert) + ".";
-      add("expert_up", 2 * f * expert, f, h, name + "w1.weight");
-      add("expert_up", 2 * f * expert + f, f, h, name + "w3.weight");
-      add("expert_down", h * expert, h, f, name + "w2.weight");
+      const std::string name = block + "experts." + std::to_string(expert) + ".";
+      add("expert_up", 2 * f * expert, f, h, name + (mixtral ? "w1" : "gate_proj") + ".weight");
+      add("expert_up", 2 * f * expert + f, f, h, name + (mixtral ? "w3" : "up_proj") + ".weight");
+      add("expert_down", h * expert, h, f, name + (mixtral ? "w2" : "down_proj") + ".weight");
     }
   }
 
@@ -168,7 +177,8 @@ std::string type_of(Precision precision) {
 
 Result<std::vector<NamedRows>> hugging_face_names(const ModelSpec& model) {
   if (const std::string why = unnamed(model); !why.empty())
-    return fail("model", "has no names of Hugging Face here: " + why, "Llama-like and Mixtral-like models have");
+    return fail("model", "has no names of Hugging Face here: " + why,
+                "models like Llama, Qwen3, Mixtral, Qwen3-MoE and OLMoE have");
   return Names(model).all();
 }
 

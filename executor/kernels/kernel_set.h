@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "executor/kernels/experts.h"
+#include "executor/kernels/head_norm.h"
 #include "executor/kernels/kernels.h"
 #include "executor/kernels/latent.h"
 
@@ -46,6 +47,11 @@ struct KernelSet {
   decltype(&kernels::reorder) reorder;
   decltype(&kernels::weighted_activation) weighted_activation;
   decltype(&kernels::weighted_activation_backward) weighted_activation_backward;
+
+  decltype(&kernels::head_squares) head_squares;
+  decltype(&kernels::head_norm) head_norm;
+  decltype(&kernels::head_products) head_products;
+  decltype(&kernels::head_norm_backward) head_norm_backward;
 
   decltype(&kernels::latent_norm) latent_norm;
   decltype(&kernels::latent_norm_backward) latent_norm_backward;

@@ -43,11 +43,19 @@ struct RopeShape {
   std::int64_t width = 0; ///< of a head
   Tensor turns;           ///< undefined: queries and keys are only split off
 };
-/// Splits rows of [Q | K | V] and turns Q and K by their positions: halves of a head are the two coordinates (RoFormer,
-/// arXiv:2104.09864, in the order of GPT-NeoX).
-void rope(const Tensor& qkv, const RopeShape& shape, Tensor& q, Tensor& k, Tensor& v);
-/// Turns dQ and dK back and joins the three.
-void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const RopeShape& shape, Tensor& dqkv);
+/// Rows of queries, keys and values: tensors of their own, or columns of wider rows.
+struct HeadRows {
+  Tensor q;
+  Tensor k;
+  Tensor v;
+};
+/// The three in rows of [Q | K | V].
+[[nodiscard]] HeadRows parts_of(const Tensor& qkv, const RopeShape& shape);
+/// Turns Q and K by their positions and copies V: halves of a head are the two coordinates (RoFormer, arXiv:2104.09864,
+/// in the order of GPT-NeoX).
+void rope(const HeadRows& from, const RopeShape& shape, const HeadRows& to);
+/// Turns dQ and dK back and copies dV.
+void rope_backward(const HeadRows& from, const RopeShape& shape, const HeadRows& to);
 
 /// Which query sees which key. Keys and queries of a sequence are rows in the order of these lists.
 struct AttentionShape {

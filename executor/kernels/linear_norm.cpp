@@ -1,7 +1,5 @@
-#include <cmath>
-
 #include "executor/kernels/kernels.h"
-#include "executor/kernels/types.h"
+#include "executor/kernels/norm_row.h"
 
 namespace foretrain::kernels {
 namespace {
@@ -16,16 +14,11 @@ void norm_rows(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor
   S* first = statistics.data_ptr<S>();
   for (std::int64_t row = 0; row < rows; ++row) {
     const T* in = x.data_ptr<T>() + row * width;
-    T* out = y.data_ptr<T>() + row * width;
-    const S mean = b ? add_up<S>(width, [&](std::int64_t i) { return S(in[i]); }) / S(width) : S(0);
-    const S square = add_up<S>(width, [&](std::int64_t i) { return (S(in[i]) - mean) * (S(in[i]) - mean); });
-    const S scale = S(1) / std::sqrt(square / S(width) + S(kNormEpsilon));
+    const S mean = b ? mean_of<T>(in, width) : S(0);
+    const S scale = inverse_deviation<S>(squares_of<T>(in, width, mean), width);
     if (b) first[row] = mean;
     first[b ? rows + row : row] = scale;
-    if (b)
-      for (std::int64_t i = 0; i < width; ++i) out[i] = T((S(in[i]) - mean) * scale * S(w[i]) + S(b[i]));
-    else
-      for (std::int64_t i = 0; i < width; ++i) out[i] = T(S(in[i]) * scale * S(w[i]));
+    write_normed<T>(in, w, b, width, mean, scale, y.data_ptr<T>() + row * width);
   }
 }
 
@@ -52,20 +45,12 @@ template <class T> void norm_backward_rows(const NormGradients& n) {
     const T* in = n.x.data_ptr<T>() + row * width;
     const T* g = n.dy.data_ptr<T>() + row * n.dy.stride(0);
     const T* added = n.residual ? n.residual->data_ptr<T>() + row * width : nullptr;
-    T* out = n.dx.data_ptr<T>() + row * width;
     const S mean = db ? statistics[row] : S(0);
     const S scale = statistics[db ? rows + row : row];
-    // The share of the gradient that changes the row's length, and for LayerNorm its mean.
-    const S along =
-        add_up<S>(width, [&](std::int64_t i) { return S(g[i]) * S(w[i]) * (S(in[i]) - mean); }) * scale / S(width);
-    const S level = db ? add_up<S>(width, [&](std::int64_t i) { return S(g[i]) * S(w[i]); }) / S(width) : S(0);
-    for (std::int64_t i = 0; i < width; ++i) dw[i] += S(g[i]) * (S(in[i]) - mean) * scale;
-    if (db)
-      for (std::int64_t i = 0; i < width; ++i) db[i] += S(g[i]);
-    for (std::int64_t i = 0; i < width; ++i) {
-      const S here = (S(g[i]) * S(w[i]) - level - (S(in[i]) - mean) * scale * along) * scale;
-      out[i] = T(added ? here + S(added[i]) : here);
-    }
+    const S along = products_of<T>(in, g, w, width, mean) * scale / S(width);
+    const S level = db ? level_of<T>(g, w, width) : S(0);
+    add_norm_gradients<T>(in, g, width, mean, scale, dw, db);
+    NormGradient<T>{in, g, w, added, width, mean, scale, along, level}.write(n.dx.data_ptr<T>() + row * width);
   }
 }
 

@@ -51,23 +51,17 @@ template <class T> void copy(const Heads<T>& heads, std::int64_t rows, std::int6
     }
 }
 
-/// Between rows of [Q | K | V] and the three.
-template <class T>
-void split(const Tensor& mixed, const std::array<Tensor, 3>& parts, const RopeShape& shape, bool join) {
-  const std::int64_t rows = mixed.size(0);
+template <class T> void turn_parts(const HeadRows& from, const RopeShape& shape, const HeadRows& to, bool back) {
+  const std::array<const Tensor*, 3> in = {&from.q, &from.k, &from.v};
+  const std::array<const Tensor*, 3> out = {&to.q, &to.k, &to.v};
   const std::int64_t d = shape.width;
-  std::int64_t offset = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
+  for (std::size_t i = 0; i < in.size(); ++i) {
     const std::int64_t count = i == 0 ? shape.query : shape.kv;
-    T* whole = mixed.data_ptr<T>() + offset;
-    T* part = parts[i].template data_ptr<T>();
-    const Heads<T> heads = join ? Heads<T>{part, count * d, d, whole, mixed.size(1), d}
-                                : Heads<T>{whole, mixed.size(1), d, part, count * d, d};
+    const Heads<T> heads{in[i]->data_ptr<T>(), in[i]->stride(0), d, out[i]->data_ptr<T>(), out[i]->stride(0), d};
     if (i < 2 && shape.turns.defined())
-      turn<T>(heads, rows, count, d, shape.turns, join);
+      turn<T>(heads, in[i]->size(0), count, d, shape.turns, back);
     else
-      copy<T>(heads, rows, count, d);
-    offset += count * d;
+      copy<T>(heads, in[i]->size(0), count, d);
   }
 }
 
@@ -88,12 +82,18 @@ Tensor rope_turns(const std::vector<std::int64_t>& positions, std::int64_t width
   return turns.copy_(exact);
 }
 
-void rope(const Tensor& qkv, const RopeShape& shape, Tensor& q, Tensor& k, Tensor& v) {
-  with_type(qkv.scalar_type(), [&](auto value) { split<decltype(value)>(qkv, {q, k, v}, shape, false); });
+HeadRows parts_of(const Tensor& qkv, const RopeShape& shape) {
+  const std::int64_t queries = shape.query * shape.width;
+  const std::int64_t keys = shape.kv * shape.width;
+  return {qkv.narrow(1, 0, queries), qkv.narrow(1, queries, keys), qkv.narrow(1, queries + keys, keys)};
 }
 
-void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const RopeShape& shape, Tensor& dqkv) {
-  with_type(dq.scalar_type(), [&](auto value) { split<decltype(value)>(dqkv, {dq, dk, dv}, shape, true); });
+void rope(const HeadRows& from, const RopeShape& shape, const HeadRows& to) {
+  with_type(from.q.scalar_type(), [&](auto value) { turn_parts<decltype(value)>(from, shape, to, false); });
+}
+
+void rope_backward(const HeadRows& from, const RopeShape& shape, const HeadRows& to) {
+  with_type(from.q.scalar_type(), [&](auto value) { turn_parts<decltype(value)>(from, shape, to, true); });
 }
 
 } // namespace foretrain::kernels

@@ -8,8 +8,8 @@
 /// device's memory. Nothing but `sort_copies` waits for the device. Sums have a fixed order, so that the same seed
 /// gives the same bits: gradients of tables are added by sorted index, never by atomic adds.
 ///
-/// Each has the contract of its name in kernels.h, experts.h or latent.h. What they take beyond their outputs is not
-/// what core/program/layers/executor_scratch.cpp says: that is of the host's kernels.
+/// Each has the contract of its name in kernels.h, experts.h, head_norm.h or latent.h. What they take beyond their
+/// outputs is not what core/program/layers/executor_scratch.cpp says: that is of the host's kernels.
 namespace foretrain::kernels::tensors {
 
 /// Query rows at once: as many as keep the scores of all heads within this number of elements.
@@ -31,8 +31,8 @@ void norm(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y, 
 void norm_backward(const Tensor& x, const Tensor& statistics, const Tensor& weight, const Tensor& dy,
                    const Tensor* residual, Tensor& dx, Tensor& dweight, Tensor* dbias);
 void add_bias_gradient(const Tensor& dy, Tensor& dbias);
-void rope(const Tensor& qkv, const RopeShape& shape, Tensor& q, Tensor& k, Tensor& v);
-void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const RopeShape& shape, Tensor& dqkv);
+void rope(const HeadRows& from, const RopeShape& shape, const HeadRows& to);
+void rope_backward(const HeadRows& from, const RopeShape& shape, const HeadRows& to);
 void attention(const AttentionInputs& in, const AttentionShape& shape, Tensor& out, Tensor& logsumexp);
 void attention_backward(const AttentionInputs& in, const AttentionGradients& g, const AttentionShape& shape, Tensor& dq,
                         Tensor& dk, Tensor& dv);
@@ -66,6 +66,14 @@ void reorder(const Tensor& from, const std::vector<std::int64_t>& order, bool ba
 void weighted_activation(const Tensor& up, const Tensor& weights, bool gated, Tensor& hidden);
 void weighted_activation_backward(const Tensor& up, const Tensor& weights, Tensor& dhidden, bool gated, Tensor& dup,
                                   Tensor& dweights);
+
+void head_squares(const Tensor& mixed, const HeadNormShape& shape, Tensor& squares);
+void head_norm(const Tensor& mixed, const Tensor& weight, const Tensor* bias, const Tensor* squares,
+               const HeadNormShape& shape, Tensor& y, Tensor& statistics, Tensor& input);
+void head_products(const Tensor& input, const Tensor& weight, const Tensor& dy, Tensor& products);
+void head_norm_backward(const Tensor& input, const Tensor& statistics, const Tensor& weight, const Tensor& dy,
+                        const Tensor* products, const HeadNormShape& shape, Tensor& dmixed, Tensor& dweight,
+                        Tensor* dbias);
 
 void latent_norm(const Tensor& x, const Tensor& weight, Tensor& y);
 void latent_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy, const Tensor* rest, Tensor& dx,

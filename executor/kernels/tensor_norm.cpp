@@ -2,7 +2,7 @@
 
 #include "executor/kernels/tensor_kernels.h"
 
-/// Norms, rotary positions, latent attention's own parts, gradients of activations.
+/// Norms (of heads too), rotary positions, latent attention's own parts, gradients of activations.
 namespace foretrain::kernels::tensors {
 namespace {
 
@@ -50,6 +50,20 @@ Tensor heads_of(const Tensor& rows, std::int64_t first, std::int64_t count, std:
   return rows.narrow(1, first, count * width).unflatten(1, at::IntArrayRef{count, width});
 }
 
+/// The heads of each part, turned or copied.
+void turn_parts(const HeadRows& from, const RopeShape& shape, const HeadRows& to, bool back) {
+  const auto heads = [&](const Tensor& rows, std::int64_t count) { return heads_of(rows, 0, count, shape.width); };
+  const auto turn_or_copy = [&](const Tensor& in, Tensor out) {
+    if (shape.turns.defined())
+      turn(in, std::move(out), shape.turns, back);
+    else
+      out.copy_(in);
+  };
+  turn_or_copy(heads(from.q, shape.query), heads(to.q, shape.query));
+  turn_or_copy(heads(from.k, shape.kv), heads(to.k, shape.kv));
+  heads(to.v, shape.kv).copy_(heads(from.v, shape.kv));
+}
+
 } // namespace
 
 Tensor wide(const Tensor& tensor) {
@@ -95,32 +109,51 @@ void add_bias_gradient(const Tensor& dy, Tensor& dbias) {
   dbias.add_(wide(dy).sum(0));
 }
 
-void rope(const Tensor& qkv, const RopeShape& shape, Tensor& q, Tensor& k, Tensor& v) {
-  std::int64_t first = 0;
-  for (Tensor* part : {&q, &k, &v}) {
-    const std::int64_t count = part == &q ? shape.query : shape.kv;
-    const Tensor from = heads_of(qkv, first, count, shape.width);
-    Tensor to = heads_of(*part, 0, count, shape.width);
-    if (part != &v && shape.turns.defined())
-      turn(from, to, shape.turns, false);
-    else
-      to.copy_(from);
-    first += count * shape.width;
-  }
+void head_squares(const Tensor& mixed, const HeadNormShape& shape, Tensor& squares) {
+  squares.select(0, 0).copy_(wide(mixed.narrow(1, shape.first, shape.columns)).square().sum(-1));
 }
 
-void rope_backward(const Tensor& dq, const Tensor& dk, const Tensor& dv, const RopeShape& shape, Tensor& dqkv) {
-  std::int64_t first = 0;
-  for (const Tensor* part : {&dq, &dk, &dv}) {
-    const std::int64_t count = part == &dq ? shape.query : shape.kv;
-    const Tensor from = heads_of(*part, 0, count, shape.width);
-    Tensor to = heads_of(dqkv, first, count, shape.width);
-    if (part != &dv && shape.turns.defined())
-      turn(from, to, shape.turns, true);
-    else
-      to.copy_(from);
-    first += count * shape.width;
+void head_norm(const Tensor& mixed, const Tensor& weight, const Tensor* bias, const Tensor* squares,
+               const HeadNormShape& shape, Tensor& y, Tensor& statistics, Tensor& input) {
+  input.copy_(mixed.narrow(1, shape.first, shape.columns));
+  const Tensor rows = input.view({-1, shape.group});
+  Tensor out = y.view({-1, shape.group});
+  if (!squares) return norm(rows, weight, bias, out, statistics);
+  const Tensor scale = (*squares / static_cast<double>(shape.whole) + kNormEpsilon).rsqrt();
+  statistics.copy_(scale);
+  out.copy_(wide(rows) * column(scale.select(0, 0)) * wide(weight));
+}
+
+void head_products(const Tensor& input, const Tensor& weight, const Tensor& dy, Tensor& products) {
+  products.select(0, 0).copy_((wide(dy) * wide(weight) * wide(input)).sum(-1));
+}
+
+void head_norm_backward(const Tensor& input, const Tensor& statistics, const Tensor& weight, const Tensor& dy,
+                        const Tensor* products, const HeadNormShape& shape, Tensor& dmixed, Tensor& dweight,
+                        Tensor* dbias) {
+  const Tensor rows = input.view({-1, shape.group});
+  const Tensor gradient = dy.view({-1, shape.group});
+  Tensor to = dmixed.narrow(1, shape.first, shape.columns);
+  if (!products) {
+    Tensor out = at::empty_like(rows);
+    norm_backward(rows, statistics, weight, gradient, nullptr, out, dweight, dbias);
+    to.copy_(out.view_as(input));
+    return;
   }
+  const Tensor g = wide(gradient);
+  const Tensor scale = column(statistics.select(0, 0));
+  const Tensor straight = wide(rows) * scale; // of length 1, over all ranks
+  dweight.add_((g * straight).sum(0));
+  const Tensor along = column(products->select(0, 0)) * scale / static_cast<double>(shape.whole);
+  to.copy_((g * wide(weight) - straight * along) * scale);
+}
+
+void rope(const HeadRows& from, const RopeShape& shape, const HeadRows& to) {
+  turn_parts(from, shape, to, false);
+}
+
+void rope_backward(const HeadRows& from, const RopeShape& shape, const HeadRows& to) {
+  turn_parts(from, shape, to, true);
 }
 
 void activation_backward(const Tensor& up, const Tensor& dhidden, bool gated, Tensor& dup) {

@@ -83,7 +83,19 @@ TEST(CheckRunnable, NamesWhatItCannotRun) {
        "latent attention"},
       {"mtp", [](Plan& p) { p.model.mtp_layers = 2; }, "more than one multi-token-prediction layer"},
       {"mtp with positions", [](Plan& p) { p.model.mtp_layers = 1, p.model.learned_positions = 64; }, "multi-token"},
-      {"qk norm", [](Plan& p) { p.model.qk_norm = QkNorm::per_head; }, "norms of queries"},
+      {"latent qk norm",
+       [](Plan& p) {
+         p.model.latent = LatentAttention{8, 8, 4, 4, 4, 0, 0};
+         p.model.qk_norm = QkNorm::per_head;
+       },
+       "norms of queries and keys beside those that latent attention has"},
+      {"wide LayerNorm",
+       [](Plan& p) {
+         p.model.norm = NormKind::layer;
+         p.model.qk_norm = QkNorm::full_width;
+         p.layout.tp = 2;
+       },
+       "LayerNorm of queries and keys over all heads"},
       {"parallel block", [](Plan& p) { p.model.parallel_block = true; }, "beside each other"},
       {"norms", [](Plan& p) { p.model.norm_placement = NormPlacement::after; }, "norms after the halves"},
       {"caps", [](Plan& p) { p.model.logit_softcap = 30; }, "capped"},
@@ -146,6 +158,27 @@ TEST(CheckRunnable, NamesWhatItCannotRun) {
         std::any_of(reasons.begin(), reasons.end(),
                     [&](const std::string& reason) { return reason.find(refusal.reason) != std::string::npos; }))
         << refusal.name << ": " << (reasons.empty() ? "admitted" : reasons.front());
+  }
+}
+
+/// The planner refuses by this list what the executor has no code for.
+TEST(CheckRunnable, RunsTheBlockFeaturesOfItsSemanticsAndNoOthers) {
+  const std::vector<std::pair<BlockFeature, std::function<void(Plan&)>>> features = {
+      {BlockFeature::parallel, [](Plan& p) { p.model.parallel_block = true; }},
+      {BlockFeature::norms_after, [](Plan& p) { p.model.norm_placement = NormPlacement::after; }},
+      {BlockFeature::norms_around,
+       [](Plan& p) { p.model.norm_placement = NormPlacement::around, p.model.norms_per_layer = 4; }},
+      {BlockFeature::softcap, [](Plan& p) { p.model.attention_softcap = 30; }},
+      {BlockFeature::qk_norms, [](Plan& p) { p.model.qk_norm = QkNorm::per_head, p.layout.tp = 2; }},
+      {BlockFeature::wide_qk_norms, [](Plan& p) { p.model.qk_norm = QkNorm::full_width; }},
+      {BlockFeature::split_wide_qk_norms, [](Plan& p) { p.model.qk_norm = QkNorm::full_width, p.layout.tp = 2; }},
+  };
+  const std::vector<BlockFeature> has = semantics().block_features;
+  for (const auto& [feature, change] : features) {
+    Plan plan = runnable();
+    change(plan);
+    EXPECT_EQ(check_runnable(plan, semantics()).empty(), std::find(has.begin(), has.end(), feature) != has.end())
+        << "feature " << static_cast<int>(feature);
   }
 }
 

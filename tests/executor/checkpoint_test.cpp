@@ -250,6 +250,8 @@ TEST(HuggingFaceWeights, ComeBackAsTheyLeft) {
   const std::vector<Change> changes = {
       {"llama", llama_like(), tp2_pp2(), sharded(ShardingKind::parameters, 2)},
       {"qwen_tied", qwen, sharded(ShardingKind::optimizer, 2), tp2_sp()},
+      {"qwen3", qwen3_like(), tp2_sp(), sharded(ShardingKind::gradients, 2)},
+      {"olmoe", olmoe_like(), tp2_sp(), experts(2, 1, ShardingKind::none)},
       {"mixtral", mixtral, experts(2, 1, ShardingKind::none), experts(2, 2, ShardingKind::optimizer)},
   };
   for (const Change& change : changes)

@@ -14,8 +14,8 @@ Plan alone(const ModelSpec& model) {
 } // namespace
 
 void expect_models_equal(const Besides& besides) {
-  for (const ModelSpec& model : {llama_like(), llama_like(true), gpt_like(), mixtral_like(), deepseek_like(),
-                                 deepseek_mtp_like(), with_mtp(llama_like())}) {
+  for (const ModelSpec& model : {llama_like(), llama_like(true), gpt_like(), mixtral_like(), qwen3_like(), olmoe_like(),
+                                 deepseek_like(), deepseek_mtp_like(), with_mtp(llama_like())}) {
     SCOPED_TRACE(model.name);
     expect_equal_to_one_process(alone(model), kSteps, {}, besides);
   }

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "core/program/for_each_op.h"
 #include "tests/executor/fixtures.h"
 
 namespace foretrain::executor_fixtures {
@@ -34,6 +35,31 @@ void expect_weights_equal(const Plan& plan, const RunOutcome& split, const RunOu
   }
 }
 
+/// Bytes of every transfer in the order of the Program; 0 for what moves nothing.
+std::vector<std::int64_t> bytes_of(const Program& program, const Role& role) {
+  std::vector<std::int64_t> bytes;
+  for (const Instruction& instruction : role.instructions) {
+    switch (instruction.kind) {
+    case InstructionKind::slot:
+      for_each_op(program, role, instruction, [&](const Op& op, int, int) { bytes.push_back(op.bytes.value); });
+      break;
+    case InstructionKind::receive:
+    case InstructionKind::send:
+      bytes.push_back(role.boundary.value);
+      break;
+    case InstructionKind::wait_receive:
+    case InstructionKind::wait_send:
+    case InstructionKind::release_send:
+      bytes.push_back(0);
+      break;
+    case InstructionKind::step:
+      bytes.push_back(role.step[static_cast<std::size_t>(instruction.step)].bytes.value);
+      break;
+    }
+  }
+  return bytes;
+}
+
 } // namespace
 
 void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds, const Besides& besides) {
@@ -50,6 +76,24 @@ void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& boun
     }
   }
   expect_weights_equal(plan, split, whole, bounds);
+}
+
+void expect_ops_of_program(const Plan& plan) {
+  const Program program = lowered(plan);
+  const RunOutcome outcome = run_threads(plan, 2);
+  for (const std::vector<StepRecord>& ranks : outcome.records)
+    for (const StepRecord& record : ranks) {
+      const Role& role = program.roles[static_cast<std::size_t>(program.mesh.coordinate(record.rank, Axis::pp))];
+      const std::vector<OpPlace> places = places_of(program, role);
+      const std::vector<std::int64_t> bytes = bytes_of(program, role);
+      ASSERT_EQ(record.ops.size(), places.size());
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        ASSERT_EQ(record.ops[i].place, places[i])
+            << to_string(record.ops[i].place) << " instead of " << to_string(places[i]);
+        EXPECT_EQ(record.ops[i].bytes, bytes[i]) << to_string(places[i]);
+      }
+      EXPECT_EQ(record.live_buffers, 0);
+    }
 }
 
 } // namespace foretrain::executor_fixtures

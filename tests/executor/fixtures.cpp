@@ -161,6 +161,22 @@ ModelSpec mixtral_like() {
   return m;
 }
 
+ModelSpec qwen3_like() {
+  ModelSpec m = llama_like();
+  m.name = "tiny-qwen3";
+  m.qk_norm = QkNorm::per_head;
+  return m;
+}
+
+ModelSpec olmoe_like() {
+  ModelSpec m = mixtral_like();
+  m.name = "tiny-olmoe";
+  m.moe->shared_ffn = 0;
+  m.moe->every = 1;
+  m.qk_norm = QkNorm::full_width;
+  return m;
+}
+
 ModelSpec deepseek_like() {
   ModelSpec m = llama_like();
   m.name = "tiny-deepseek";

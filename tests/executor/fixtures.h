@@ -68,6 +68,10 @@ void PrintTo(const LayoutCase& value, std::ostream* out);
 
 /// Small experts in every second layer of `llama_like`, a shared one too.
 [[nodiscard]] ModelSpec mixtral_like();
+/// `llama_like` with norms of queries and keys over each head.
+[[nodiscard]] ModelSpec qwen3_like();
+/// Such norms over all heads, and experts in every layer.
+[[nodiscard]] ModelSpec olmoe_like();
 /// Latent attention.
 [[nodiscard]] ModelSpec deepseek_like();
 /// The same with experts in all layers but the first, and a layer that predicts one more token.
@@ -85,6 +89,9 @@ struct Bounds {
 };
 /// `besides` is for the plan as it is; the one process computes on the host.
 void expect_equal_to_one_process(const Plan& plan, int steps, const Bounds& bounds = {}, const Besides& besides = {});
+/// Two steps: every rank records the ops of its Program in their order, with the bytes of each transfer, and no buffer
+/// outlives its slot.
+void expect_ops_of_program(const Plan& plan);
 
 /// ‖a − b‖ / ‖b‖, the absolute norm where b is zero.
 [[nodiscard]] double distance(const at::Tensor& a, const at::Tensor& b);

@@ -37,6 +37,11 @@ ModelSpec mixtral() {
   return m;
 }
 
+ModelSpec normed(ModelSpec model, QkNorm norm) {
+  model.qk_norm = norm;
+  return model;
+}
+
 TEST(HuggingFaceNames, AreThoseOfLlama) {
   ModelSpec model = llama();
   model.layers = 1;
@@ -73,9 +78,37 @@ TEST(HuggingFaceNames, AreThoseOfMixtral) {
   EXPECT_TRUE(has({"layers.1.expert_down", 16, 8, 4, "model.layers.1.block_sparse_moe.experts.2.w2.weight", true}));
 }
 
+/// `names` has these rows, once each.
+void expect_rows(const Result<std::vector<NamedRows>>& names, const std::vector<NamedRows>& expected) {
+  ASSERT_TRUE(names) << to_string(names.error());
+  for (const NamedRows& rows : expected) EXPECT_EQ(std::count(names->begin(), names->end(), rows), 1) << rows.theirs;
+}
+
+// Norms of a head's width (transformers modeling_qwen3.py Qwen3Attention), or of all heads' (modeling_olmoe.py
+// OlmoeAttention).
+TEST(HuggingFaceNames, AreThoseOfQwen3AndOlmoe) {
+  const auto qwen3 = hugging_face_names(normed(llama(), QkNorm::per_head));
+  expect_rows(qwen3, {{"layers.1.q_norm", 0, 3, 1, "model.layers.1.self_attn.q_norm.weight", false},
+                      {"layers.1.k_norm", 0, 3, 1, "model.layers.1.self_attn.k_norm.weight", false},
+                      {"layers.1.ffn_down", 0, 8, 6, "model.layers.1.mlp.down_proj.weight", true}});
+  EXPECT_EQ(qwen3->size(), hugging_face_names(llama())->size() + 4);
+  const std::string experts = "model.layers.1.mlp.experts.2.";
+  for (const QkNorm norm : {QkNorm::per_head, QkNorm::full_width}) {
+    const bool wide = norm == QkNorm::full_width;
+    expect_rows(hugging_face_names(normed(mixtral(), norm)),
+                {{"layers.1.q_norm", 0, wide ? 12 : 3, 1, "model.layers.1.self_attn.q_norm.weight", false},
+                 {"layers.1.k_norm", 0, wide ? 6 : 3, 1, "model.layers.1.self_attn.k_norm.weight", false},
+                 {"layers.1.router", 0, 3, 8, "model.layers.1.mlp.gate.weight", true},
+                 {"layers.1.expert_up", 16, 4, 8, experts + "gate_proj.weight", true},
+                 {"layers.1.expert_up", 20, 4, 8, experts + "up_proj.weight", true},
+                 {"layers.1.expert_down", 16, 8, 4, experts + "down_proj.weight", true}});
+  }
+}
+
 /// The map has an inverse: each of their names once, and each row of ours once.
 TEST(HuggingFaceNames, MeetEveryRowOnce) {
-  for (const ModelSpec& model : {llama(), mixtral()}) {
+  for (const ModelSpec& model :
+       {llama(), mixtral(), normed(llama(), QkNorm::per_head), normed(mixtral(), QkNorm::full_width)}) {
     const auto names = hugging_face_names(model);
     ASSERT_TRUE(names);
     std::set<std::string> theirs;
@@ -100,10 +133,13 @@ TEST(HuggingFaceNames, AreRefusedByNameWhereThereAreNone) {
   latent.latent = LatentAttention{};
   ModelSpec gpt = llama();
   gpt.norm = NormKind::layer;
+  ModelSpec gated = normed(llama(), QkNorm::per_head); // Qwen3-Next
+  gated.output_gate = true;
   ModelSpec shared = mixtral();
   shared.moe->shared_ffn = 4;
   EXPECT_NE(to_string(hugging_face_names(latent).error()).find("latent attention"), std::string::npos);
   EXPECT_NE(to_string(hugging_face_names(gpt).error()).find("LayerNorm"), std::string::npos);
+  EXPECT_NE(to_string(hugging_face_names(gated).error()).find("sinks or gates"), std::string::npos);
   EXPECT_NE(to_string(hugging_face_names(shared).error()).find("shared experts"), std::string::npos);
 }
 

@@ -132,15 +132,13 @@ TEST_P(Kernels, RopeEqualsAutograd) {
 
   const c10::NoGradGuard guard;
   const RopeShape shape{4, 2, 6, rope_turns(positions, 6, at::kDouble)};
-  Tensor mine_q = at::empty_like(dq);
-  Tensor mine_k = at::empty_like(dk);
-  Tensor mine_v = at::empty_like(dv);
-  Tensor dqkv = at::empty({10, 48}, at::kDouble);
-  set_.rope(qkv, shape, mine_q, mine_k, mine_v);
-  set_.rope_backward(dq, dk, dv, shape, dqkv);
-  expect_same(mine_q, q, "q");
-  expect_same(mine_k, k, "k");
-  expect_same(mine_v, v, "v");
+  const HeadRows mine{at::empty_like(dq), at::empty_like(dk), at::empty_like(dv)};
+  const Tensor dqkv = at::empty({10, 48}, at::kDouble);
+  set_.rope(parts_of(qkv, shape), shape, mine);
+  set_.rope_backward({dq, dk, dv}, shape, parts_of(dqkv, shape));
+  expect_same(mine.q, q, "q");
+  expect_same(mine.k, k, "k");
+  expect_same(mine.v, v, "v");
   expect_same(dqkv, qkv.grad(), "dqkv");
 }
 

@@ -84,7 +84,8 @@ std::vector<Factor> factors() {
   return {
       {"model",
        {model("llama", llama_like()), model("tied", llama_like(true)), model("gpt", gpt_like()),
-        model("mixtral", mixtral_like()), model("deepseek", deepseek_like()), model("mtp", deepseek_mtp_like())}},
+        model("mixtral", mixtral_like()), model("qwen3", qwen3_like()), model("olmoe", olmoe_like()),
+        model("deepseek", deepseek_like()), model("mtp", deepseek_mtp_like())}},
       {"tensor",
        {{"tp1", [](Plan&) {}},
         {"tp2", [](Plan& p) { p.layout.tp = 2; }},

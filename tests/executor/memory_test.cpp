@@ -54,6 +54,31 @@ template <class Change> Case of(const std::string& name, const ModelSpec& model,
   return c;
 }
 
+/// Norms of queries and keys, over each head and over all.
+void add_head_norms(std::vector<Case>& list) {
+  ModelSpec over_all = qwen3_like();
+  over_all.name = "tiny-wide";
+  over_all.qk_norm = QkNorm::full_width;
+  ModelSpec layer_norm = gpt_like();
+  layer_norm.name = "tiny-gpt";
+  layer_norm.qk_norm = QkNorm::per_head;
+  for (const ModelSpec& model : {qwen3_like(), over_all, olmoe_like(), layer_norm}) {
+    const std::string id = "_" + model.name.substr(5) + "_qk_norm";
+    list.push_back(of("alone" + id, model, [](Layout&) {}));
+    list.push_back(of("tp2_sp" + id, model, [](Layout& l) { l.tp = 2, l.sequence_parallel = true; }));
+    list.push_back(
+        of("cp2_ulysses" + id, model, [](Layout& l) { l.cp = 2, l.context_parallel.kind = ContextKind::ulysses; }));
+    list.push_back(of("zero3_pp2" + id, model,
+                      [](Layout& l) { l.dp_shard = l.pp = 2, l.sharding.kind = ShardingKind::parameters; }));
+    list.push_back(of("recomputed" + id, model, [](Layout& l) { l.recompute.kind = RecomputeKind::full; }));
+  }
+  for (const ModelSpec& model : {qwen3_like(), over_all}) {
+    Case half = of("tp2_" + model.name.substr(5) + "_bf16", model, [](Layout& l) { l.tp = 2; });
+    half.precision = Precision::bf16;
+    list.push_back(half);
+  }
+}
+
 std::vector<Case> cases() {
   const ModelSpec llama = llama_like();
   const ModelSpec mixtral = mixtral_like();
@@ -101,6 +126,7 @@ std::vector<Case> cases() {
   list.push_back(of("zero3_pp2_on_host", mixtral, [](Layout& l) {
     l.dp_shard = l.pp = 2, l.sharding.kind = ShardingKind::parameters, l.offload.optimizer = true;
   }));
+  add_head_norms(list);
   const ModelSpec mtp = with_mtp(llama);
   const auto shard = [](ShardingKind kind) { return [kind](Layout& l) { l.dp_shard = 2, l.sharding.kind = kind; }; };
   list.push_back(of("mtp", mtp, [](Layout&) {}));

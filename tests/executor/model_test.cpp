@@ -63,7 +63,7 @@ private:
   }
   [[nodiscard]] Tensor norm(const Tensor& x, const std::string& name) const {
     if (model_.norm == NormKind::layer)
-      return at::layer_norm(x, {model_.hidden}, of(name), of(name + ".bias"), kernels::kNormEpsilon);
+      return at::layer_norm(x, {x.size(-1)}, of(name), of(name + ".bias"), kernels::kNormEpsilon);
     return x * (x.square().mean(-1, true) + kernels::kNormEpsilon).rsqrt() * of(name);
   }
   [[nodiscard]] Tensor turned(const Tensor& heads) const { // [heads, length, width]
@@ -82,16 +82,24 @@ private:
     const Tensor scores = at::matmul(q, k.transpose(-1, -2)) / std::sqrt(static_cast<double>(q.size(-1)));
     return at::matmul(at::softmax(scores + mask, -1), v).transpose(0, 1).reshape({length_, -1});
   }
+  /// Rows of heads as [length, heads, width], normed over each head (Qwen3) or over all (OLMoE) where the model does.
+  [[nodiscard]] Tensor of_heads(const Tensor& rows, const std::string& norm_name, std::int64_t count) const {
+    const bool normed = !norm_name.empty() && model_.qk_norm != QkNorm::none;
+    const bool over_all = normed && model_.qk_norm == QkNorm::full_width;
+    const Tensor heads = (over_all ? norm(rows, norm_name) : rows).reshape({length_, count, model_.head_dim});
+    return normed && !over_all ? norm(heads, norm_name) : heads;
+  }
   [[nodiscard]] Tensor attention(const Tensor& x, const std::string& at_layer) const {
     const std::int64_t d = model_.head_dim;
     const Tensor qkv = linear(x, at_layer + "qkv");
-    const auto part = [&](std::int64_t first, std::int64_t count) {
-      return qkv.narrow(1, first * d, count * d).reshape({length_, count, d}).transpose(0, 1);
+    const auto part = [&](std::int64_t first, std::int64_t count, const std::string& norm) {
+      const Tensor rows = qkv.narrow(1, first * d, count * d);
+      return of_heads(rows, norm.empty() ? "" : at_layer + norm, count).transpose(0, 1);
     };
     const std::int64_t repeat = model_.heads / model_.kv_heads;
-    return mixed(turned(part(0, model_.heads)),
-                 turned(part(model_.heads, model_.kv_heads)).repeat_interleave(repeat, 0),
-                 part(model_.heads + model_.kv_heads, model_.kv_heads).repeat_interleave(repeat, 0));
+    return mixed(turned(part(0, model_.heads, "q_norm")),
+                 turned(part(model_.heads, model_.kv_heads, "k_norm")).repeat_interleave(repeat, 0),
+                 part(model_.heads + model_.kv_heads, model_.kv_heads, "").repeat_interleave(repeat, 0));
   }
   [[nodiscard]] Tensor latent_attention(const Tensor& x, const std::string& at_layer) const {
     const LatentAttention& mla = *model_.latent;
@@ -126,7 +134,7 @@ private:
     const Tensor weights = at::softmax(logits + chosen, -1);
     const Tensor up = of(at_layer + "expert_up").view({moe.experts, -1, model_.hidden});
     const Tensor down = of(at_layer + "expert_down").view({moe.experts, model_.hidden, -1});
-    Tensor sum = feed_forward(x, at_layer + "shared");
+    Tensor sum = moe.shared_ffn > 0 ? feed_forward(x, at_layer + "shared") : at::zeros_like(x);
     for (std::int64_t e = 0; e < moe.experts; ++e)
       sum = sum + weights.narrow(1, e, 1) * at::matmul(hidden(at::matmul(x, up[e].t())), down[e].t());
     return sum;
@@ -187,6 +195,21 @@ TEST(WholeModel, MixtralLikeEqualsAutograd) {
 }
 TEST(WholeModel, DeepseekLikeEqualsAutograd) {
   compare(deepseek_like());
+}
+TEST(WholeModel, NormsOfQueriesAndKeysEqualAutograd) {
+  compare(qwen3_like());
+  compare(olmoe_like());
+  for (const QkNorm norm : {QkNorm::per_head, QkNorm::full_width}) {
+    ModelSpec gpt = gpt_like(); // biases, no rotary positions
+    gpt.norm = NormKind::rms; // a bias of normed keys would have no gradient: it adds the same to all scores of a query
+    gpt.qk_norm = norm;
+    compare(gpt);
+    ModelSpec layer_norm = qwen3_like();
+    layer_norm.norm = NormKind::layer;
+    layer_norm.qk_norm = norm;
+    compare(layer_norm);
+  }
+  compare(with_mtp(qwen3_like()));
 }
 TEST(WholeModel, MultiTokenPredictionEqualsAutograd) {
   compare(with_mtp(llama_like()));
