@@ -75,6 +75,7 @@ void job(Reasons& r, const Plan& plan, const Semantics& semantics) {
            "attention that keeps its probabilities (unfused, eager) is not executed");
   r.unless(j.cross_entropy.value_or(semantics.cross_entropy) == CrossEntropy::fused,
            "the loss is executed in one form: fused (its gradient written over the logits)");
+  r.unless(j.norm == NormKernel::fused, "norms in operators of their own (unfused) are not executed");
   r.unless(j.packed.empty(), "packed sequences are not executed");
   r.unless(plan.model.learned_positions == 0 || plan.model.learned_positions >= j.sequence_length,
            "sequence_length " + number(j.sequence_length) + " exceeds the model's " +

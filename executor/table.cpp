@@ -172,7 +172,8 @@ std::vector<std::pair<std::string, Choices>> axes() {
            p.job.packed = {{8, 1.0}};
          }},
         {"expert capacity", [](Plan& p) { add_experts(p), p.job.routing.capacity_factor = 1.0; }},
-        {"unfused attention", [](Plan& p) { p.job.attention = AttentionKernel::unfused; }}}},
+        {"unfused attention", [](Plan& p) { p.job.attention = AttentionKernel::unfused; }},
+        {"unfused norms", [](Plan& p) { p.job.norm = NormKernel::unfused; }}}},
   };
 }
 

@@ -124,6 +124,7 @@ TEST(CheckRunnable, NamesWhatItCannotRun) {
       {"muon", [](Plan& p) { p.job.optimizer.kind = OptimizerKind::muon; }, "optimizer muon"},
       {"dropout", [](Plan& p) { p.job.dropout = 0.1; }, "dropout"},
       {"unfused", [](Plan& p) { p.job.attention = AttentionKernel::unfused; }, "unfused"},
+      {"unfused norms", [](Plan& p) { p.job.norm = NormKernel::unfused; }, "norms in operators of their own"},
       {"loss", [](Plan& p) { p.job.cross_entropy = CrossEntropy::plain; }, "fused"},
       {"packed",
        [](Plan& p) {
