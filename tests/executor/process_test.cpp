@@ -112,7 +112,7 @@ TEST_F(ForetrainRun, SaysWhatIsWrongWithTheEnvironment) {
 TEST_F(ForetrainRun, ADeadRankEndsTheOthersAndIsNamed) {
   write("plan.json", plan_text(R"("tp": 2)"));
   const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--out", at("run.json")});
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60 * test::slowness());
   while (text_of("out.txt").find("step    0") == std::string::npos && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const std::vector<pid_t> ranks = children_of(launcher);
@@ -120,7 +120,7 @@ TEST_F(ForetrainRun, ADeadRankEndsTheOthersAndIsNamed) {
   kill(ranks[1], SIGKILL);
   const auto killed = std::chrono::steady_clock::now();
   EXPECT_EQ(wait_for(launcher), 1);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(30));
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::seconds(30 * test::slowness()));
   const std::string errors = text_of("err.txt");
   EXPECT_NE(errors.find("rank 0, step "), std::string::npos) << errors; // the survivor says at which op
   EXPECT_TRUE(errors.find("micro-batch") != std::string::npos || errors.find("end of the step") != std::string::npos)
@@ -133,7 +133,7 @@ TEST_F(ForetrainRun, ADeadRankEndsTheOthersAndIsNamed) {
 TEST_F(ForetrainRun, AnInterruptKeepsWhatIsDone) {
   write("plan.json", plan_text(R"("dp_shard": 2)"));
   const pid_t launcher = start({at("plan.json"), "--steps", "1000000", "--ops", "none", "--out", at("run.json")});
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60 * test::slowness());
   while (text_of("out.txt").find("step    0") == std::string::npos && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   kill(launcher, SIGINT);

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "gui/model/session.h"
+#include "tests/support/places.h"
 
 namespace foretrain::gui::test {
 
@@ -17,9 +18,9 @@ namespace foretrain::gui::test {
 /// Rows that no search made: layouts that differ, times and memory that do not follow from them.
 [[nodiscard]] std::shared_ptr<const Results> made_up_results(int rows);
 
-/// Polls until it holds. False: it does not within a minute.
+/// Polls until it holds. False: it does not within a minute (of an optimised program).
 template <class Condition> [[nodiscard]] bool wait_until(Session& session, const Condition& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60 * foretrain::test::slowness());
   while (std::chrono::steady_clock::now() < end) {
     session.poll();
     if (condition()) return true;

@@ -5,6 +5,7 @@
 #include "simulator/simgrid/simulate.h"
 #include "simulator/topology.h"
 #include "tests/simulator/lowered.h"
+#include "tests/support/places.h"
 
 // Whole plans on SimGrid, lowered from presets.
 namespace foretrain {
@@ -122,7 +123,7 @@ void within_targets(const Case& c) {
   testing::Test::RecordProperty("cpu_seconds", std::to_string(seconds));
   testing::Test::RecordProperty("step_seconds", std::to_string(result->step_time.value));
   testing::Test::RecordProperty("transfers", std::to_string(result->transfers));
-  EXPECT_LT(seconds, 10);
+  EXPECT_LT(seconds, 10.0 * test::slowness());
   EXPECT_LT(children_peak(), 1024.0 * 1024 * 1024);
 }
 

@@ -10,4 +10,8 @@ std::filesystem::path build_folder() {
   return FORETRAIN_BINARY_DIR;
 }
 
+int slowness() {
+  return FORETRAIN_SLOWNESS;
+}
+
 } // namespace foretrain::test
