@@ -63,6 +63,10 @@ void Evaluator::Worker::evaluate(const Layout& layout, std::span<const Recompute
   }
 }
 
+SlotWeights Evaluator::Worker::slot_weights(const Layout& layout) {
+  return data_->weights_of(layout);
+}
+
 Evaluator::Worker::Least Evaluator::Worker::least_state(const Layout& layout) {
   Data& d = *data_;
   d.select(layout);

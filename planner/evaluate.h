@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/base/result.h"
+#include "core/program/schedules/schedule.h"
 #include "core/spec/calibration.h"
 #include "core/spec/plan.h"
 #include "core/spec/prediction.h"
@@ -50,6 +51,8 @@ public:
     /// The layout under each of `choices` instead of its own recomputation: what they share is worked out once. Gives
     /// what the calls one by one would.
     void evaluate(const Layout& layout, std::span<const RecomputeChoice> choices, std::span<Evaluation> into);
+    /// What an order by cost follows (core/program/slot_weights.h), worked out once per part of a layout that counts.
+    [[nodiscard]] SlotWeights slot_weights(const Layout& layout);
     /// What a device holds at least, and on which stage: a bound that spares the evaluation. Microseconds.
     struct Least {
       Bytes bytes;

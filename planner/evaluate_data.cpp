@@ -8,6 +8,7 @@
 #include "core/program/context.h"
 #include "core/program/lower.h"
 #include "core/program/schedules/schedule.h"
+#include "core/program/slot_weights.h"
 #include "core/program/stages.h"
 #include "planner/stragglers.h"
 #include "simulator/launches.h"
@@ -37,11 +38,21 @@ void Evaluator::Worker::Data::select(const Layout& layout) {
   schedule = schedules().find(layout.schedule.kind);
   FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
   shape = ScheduleShape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
+  if (schedule->by_cost()) shape.weights = weights_of(layout);
   blocking = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
   apart = post_validates(study.semantics, layout, split());
   layers = layers_per_chunk(study.model, layout, study.semantics);
   cache.select({&setting, &cache.mesh_of(setting), &layers, shape.micro_batches, split()});
   has_setting = false;
+}
+
+const SlotWeights& Evaluator::Worker::Data::weights_of(const Layout& layout) {
+  const Layout part = weighed_part(layout);
+  for (const auto& [known, own] : weights)
+    if (known == part) return own;
+  const StudyContext& s = shared->study;
+  return weights.emplace_back(part, foretrain::slot_weights(s.model, s.job, s.semantics, s.cluster.device, part))
+      .second;
 }
 
 void Evaluator::Worker::Data::outline(const Layout& layout) {

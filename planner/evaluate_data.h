@@ -56,6 +56,7 @@ struct Evaluator::Worker::Data {
   std::vector<int> layers;
   std::vector<const ChunkFloor*> chunks; ///< by kind of chunk
   double fragmentation = 0;
+  std::vector<std::pair<Layout, SlotWeights>> weights;   ///< by the part of a layout that they follow
   std::vector<std::pair<int, Utilisation>> utilisations; ///< by tp, which pads the vocabulary
   const SteadyOrder* steady = nullptr;
   const SlotOrder* memory_order = nullptr; ///< its memory peak is that of the whole step
@@ -63,6 +64,8 @@ struct Evaluator::Worker::Data {
   explicit Data(std::shared_ptr<const Shared> s) : shared(std::move(s)), cache(shared->study) {}
 
   [[nodiscard]] bool split() const { return schedule->splits_backward(); }
+
+  [[nodiscard]] const SlotWeights& weights_of(const Layout& layout);
 
   /// Points the cache at a layout.
   void select(const Layout& layout);

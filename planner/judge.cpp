@@ -69,7 +69,9 @@ bool Judge::admits(Dimension settled, const Layout& layout, std::int64_t layouts
     const auto& asked = c.study.space.schedules;
     const bool looks =
         settled == Dimension::micro_batch && c.filter.empty(); // a filter may have taken the other one away
-    if (!looks || !repeats_schedule(layout, c.study.job, asked.empty() ? c.semantics.schedules : asked)) return true;
+    const auto weights = [&] { return worker_.slot_weights(layout); };
+    if (!looks || !repeats_schedule(layout, c.study.job, asked.empty() ? c.semantics.schedules : asked, weights))
+      return true;
     share_.pruned["same-schedule"] += layouts;
     return false;
   }

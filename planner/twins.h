@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "core/program/schedules/schedule.h"
 #include "core/spec/job.h"
 #include "core/spec/layout.h"
 
@@ -18,8 +20,9 @@ namespace foretrain {
 }
 
 /// Whether another schedule, listed before this one in `schedules`, runs the same slots in the same order on every
-/// stage: with few micro-batches zb-h2 is zb-h1.
-[[nodiscard]] bool repeats_schedule(const Layout& layout, const JobSpec& job,
-                                    const std::vector<std::string>& schedules);
+/// stage: with few micro-batches zb-h2 is zb-h1, and where nothing better is within its memory so is zb-1p. `weights`
+/// of the layout are asked for where a schedule follows them.
+[[nodiscard]] bool repeats_schedule(const Layout& layout, const JobSpec& job, const std::vector<std::string>& schedules,
+                                    const std::function<SlotWeights()>& weights);
 
 } // namespace foretrain

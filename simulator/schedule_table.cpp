@@ -9,7 +9,8 @@ namespace foretrain {
 
 const SlotOrder& ScheduleTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
                                     bool remembers) {
-  const Key key{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, shape.group, blocking, remembers};
+  const Key key{schedule.id(), shape.stages,  shape.chunks, shape.micro_batches,
+                shape.group,   shape.weights, blocking,     remembers};
   {
     const std::shared_lock lock(mutex_);
     if (const auto found = orders_.find(key); found != orders_.end()) return *found->second;

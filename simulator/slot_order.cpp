@@ -79,8 +79,7 @@ private:
 
   void list_slots(const Schedule& schedule) {
     order_.offset.push_back(0);
-    for (std::uint32_t stage = 0; stage < stages_; ++stage) {
-      const auto slots = schedule.order(order_.shape, static_cast<int>(stage));
+    for (const auto& slots : schedule.orders(order_.shape)) {
       order_.slots.insert(order_.slots.end(), slots.begin(), slots.end());
       order_.offset.push_back(static_cast<std::uint32_t>(order_.slots.size()));
     }

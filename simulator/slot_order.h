@@ -99,7 +99,8 @@ public:
                                      bool remembers = false);
 
 private:
-  using Key = std::tuple<std::string_view, int, int, int, int, bool, bool>; ///< the id lives as long as the catalogue
+  using Key = std::tuple<std::string_view, int, int, int, int, SlotWeights, bool,
+                         bool>; ///< the id lives as long as the catalogue
   std::shared_mutex mutex_;
   std::map<Key, std::unique_ptr<const SlotOrder>> orders_;
 };

@@ -227,7 +227,9 @@ std::optional<SteadyOrder> make_steady_order(const Schedule& schedule, const Sch
   ScheduleShape few = shape;
   // The fewest micro-batches that hold rounds are not known beforehand: about as many as stages, twice that with
   // chunks.
-  const int least = shape.chunks == 1 ? shape.stages + 1 : 2 * per_round;
+  const int least = schedule.by_cost()  ? kSettledRounds * shape.stages
+                    : shape.chunks == 1 ? shape.stages + 1
+                                        : 2 * per_round;
   const int step = shape.chunks == 1 ? std::max(2, shape.stages / 2) : per_round;
   const int most = 6 * std::max(shape.stages, per_round) + 8;
   for (int wanted = least; wanted <= most; wanted += step) {
@@ -267,8 +269,9 @@ SteadyOrder without_rounds(const SlotOrder& order) {
 const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
                                     bool remembers) {
   const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.micro_batches % round_of(shape),
-                    blocking,      remembers};
-  const Key by_number{schedule.id(), shape.stages, shape.chunks, shape.micro_batches, blocking, remembers};
+                    shape.weights, blocking,     remembers};
+  const Key by_number{schedule.id(), shape.stages, shape.chunks, shape.micro_batches,
+                      shape.weights, blocking,     remembers};
   bool known = false;
   {
     const std::shared_lock lock(mutex_);

@@ -7,6 +7,7 @@
 #include "core/program/chunks.h"
 #include "core/program/instructions.h"
 #include "core/program/schedules/schedule.h"
+#include "core/program/slot_weights.h"
 #include "core/program/stages.h"
 
 namespace foretrain {
@@ -61,7 +62,8 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   const Layout& layout = plan.layout;
   const Schedule* schedule = schedules().find(layout.schedule.kind);
   FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
-  const ScheduleShape shape{layout.pp, layout.schedule.chunks, micro_batches_of(plan.job, layout)};
+  ScheduleShape shape{layout.pp, layout.schedule.chunks, micro_batches_of(plan.job, layout)};
+  if (schedule->by_cost()) shape.weights = slot_weights(plan.model, plan.job, semantics, plan.cluster.device, layout);
   FORETRAIN_CHECK(!schedule->legal(shape), "the rules admit only legal shapes");
 
   Program program;
@@ -81,6 +83,7 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   const std::vector<LayerShape> shapes = layer_shapes(plan.model);
   const std::vector<int> layers = layers_per_chunk(plan.model, layout, semantics);
   BlockTable table(context, program.blocks);
+  const std::vector<std::vector<ScheduleSlot>> orders = schedule->orders(shape);
   for (int stage = 0; stage < layout.pp; ++stage) {
     Role role;
     role.stage = stage;
@@ -94,7 +97,7 @@ Program lower(const Plan& plan, const Semantics& semantics) {
       for (const BlockKey& key : planned.blocks) chunk.blocks.push_back(table.index_of(key));
       role.chunks.push_back(std::move(chunk));
     }
-    role.instructions = instructions_of(schedule->order(shape, stage), shape, stage, program.blocking_p2p);
+    role.instructions = instructions_of(orders[static_cast<std::size_t>(stage)], shape, stage, program.blocking_p2p);
     program.roles.push_back(std::move(role));
   }
   for (Role& role : program.roles) {

@@ -24,7 +24,8 @@ struct ShardingChoice {
 };
 
 /// Pipeline schedules by id. The catalogue in core/program/schedules has one entry for each; a test compares the lists.
-inline constexpr std::array<std::string_view, 5> kScheduleKinds = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2"};
+inline constexpr std::array<std::string_view, 7> kScheduleKinds = {"gpipe", "1f1b",  "interleaved", "zb-h1",
+                                                                   "zb-h2", "zb-1p", "zb-2p"};
 
 struct ScheduleChoice {
   std::string kind = "1f1b";

@@ -20,7 +20,7 @@ TEST(ColumnFilter, ReadsWhatPeopleTypeUnderATitle) {
   EXPECT_EQ(expression("tp", "1|8"), "(tp == 1 or tp == 8)");
   EXPECT_EQ(expression("tp", "<>4"), "(tp != 4)");
   EXPECT_EQ(expression("schedule", "inter"), "(schedule in [\"interleaved\"])");
-  EXPECT_EQ(expression("schedule", "/^zb/"), "(schedule in [\"zb-h1\", \"zb-h2\"])");
+  EXPECT_EQ(expression("schedule", "/^zb/"), "(schedule in [\"zb-h1\", \"zb-h2\", \"zb-1p\", \"zb-2p\"])");
   EXPECT_EQ(expression("sequence_parallel", "no"), "(not sequence_parallel)");
 }
 
@@ -54,7 +54,7 @@ TEST(Completion, OffersFieldsThenValuesOfTheFieldBefore) {
   const auto fields = completions("step", 4);
   EXPECT_NE(std::find(fields.begin(), fields.end(), "step_time_s"), fields.end());
   const auto values = completions("schedule == zb", 14);
-  EXPECT_EQ(values, (std::vector<std::string>{"zb-h1", "zb-h2"}));
+  EXPECT_EQ(values, (std::vector<std::string>{"zb-h1", "zb-h2", "zb-1p", "zb-2p"}));
 }
 
 } // namespace

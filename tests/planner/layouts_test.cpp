@@ -22,7 +22,8 @@ std::vector<std::string> twins(const Setting& s) {
   std::map<std::pair<double, std::int64_t>, std::vector<Layout>> alike; // equal time and memory: worth a look
   for (std::size_t group = 0; group < space.groups(); ++group)
     space.visit_group(group, [&](const Layout& layout) {
-      if (!is_legal(s, layout) || repeats_schedule(layout, s.plan.job, s.semantics.schedules)) return true;
+      const auto weights = [&] { return worker.slot_weights(layout); };
+      if (!is_legal(s, layout) || repeats_schedule(layout, s.plan.job, s.semantics.schedules, weights)) return true;
       const Evaluation evaluation = worker.evaluate(layout);
       alike[{evaluation.step_seconds, evaluation.device_bytes}].push_back(layout);
       return true;

@@ -10,6 +10,8 @@ const Catalogue<Schedule>& schedules() {
     entries.push_back(make_interleaved());
     entries.push_back(make_zero_bubble_h1());
     entries.push_back(make_zero_bubble_h2());
+    entries.push_back(make_zero_bubble_capped(1));
+    entries.push_back(make_zero_bubble_capped(2));
     return entries;
   }());
   return catalogue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,17 +21,32 @@ struct ScheduleSlot {
   bool operator==(const ScheduleSlot&) const = default;
 };
 
+/// Relative costs of a stage's slots, of which schedules by cost make their order. Whole numbers, so that equal ones
+/// give equal orders. Worked out by `slot_weights` (core/program/slot_weights.h).
+struct SlotWeights {
+  static constexpr int kWhole = 16;
+  int forward = kWhole;
+  int input = kWhole;
+  int weight = kWhole;
+  int kept = kWhole; ///< of what a micro-batch retains from F on, what it still does from I until W
+  auto operator<=>(const SlotWeights&) const = default;
+};
+
 struct ScheduleShape {
   int stages = 1;
   int chunks = 1; ///< model chunks per stage
   int micro_batches = 1;
   int group = 0; ///< interleaved: micro-batches a chunk runs before the next one takes over; 0 = stages
+  SlotWeights weights = {};
   bool operator==(const ScheduleShape&) const = default;
 };
 
 /// Largest stages * chunks * micro_batches that a schedule accepts: beyond it the order alone takes hundreds of
 /// megabytes.
 inline constexpr long long kScheduleLimit = 1LL << 20;
+
+/// See `Schedule::by_cost`.
+inline constexpr int kSettledRounds = 6;
 
 /// The order in which each stage runs its slots. Slots of a stage run in this order, each as soon as its inputs are
 /// there:
@@ -56,6 +72,11 @@ public:
   /// A remark on a legal shape that runs badly or only in some frameworks; empty when there is none.
   [[nodiscard]] virtual std::string caution(const ScheduleShape& shape) const = 0;
   [[nodiscard]] virtual std::vector<ScheduleSlot> order(const ScheduleShape& shape, int stage) const = 0;
+  /// The orders of all stages at once.
+  [[nodiscard]] virtual std::vector<std::vector<ScheduleSlot>> orders(const ScheduleShape& shape) const;
+  /// The order follows `ScheduleShape::weights`, and from kSettledRounds micro-batches per stage on these alone: longer
+  /// steps then go on as shorter ones do.
+  [[nodiscard]] virtual bool by_cost() const { return false; }
   /// Most (chunk, micro-batch) pairs whose activations the stage holds at once: from F until B, or until W when the
   /// backward is split.
   [[nodiscard]] virtual int peak_in_flight(const ScheduleShape& shape, int stage) const = 0;

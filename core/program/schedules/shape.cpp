@@ -7,6 +7,12 @@
 
 namespace foretrain {
 
+std::vector<std::vector<ScheduleSlot>> Schedule::orders(const ScheduleShape& shape) const {
+  std::vector<std::vector<ScheduleSlot>> list;
+  for (int stage = 0; stage < shape.stages; ++stage) list.push_back(order(shape, stage));
+  return list;
+}
+
 std::optional<Rejection> check_shape(const Schedule& schedule, const ScheduleShape& shape) {
   const auto positive = [](const char* name, int value) -> std::optional<Rejection> {
     if (value >= 1) return std::nullopt;

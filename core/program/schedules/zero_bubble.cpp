@@ -1,3 +1,5 @@
+#include "core/program/schedules/zero_bubble.h"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -8,9 +10,7 @@
 namespace foretrain {
 namespace {
 
-/// Handcrafted zero-bubble schedules (Qi et al. 2023, arXiv:2401.10241, section 2): the backward is split into I (input
-/// gradients, on the critical path) and W (weight gradients, which fill holes). W of stage i runs `lag` micro-batches
-/// after I, so that early stages, which warm up longer, and late stages retain the same amount.
+/// Schedules of one ZeroBubblePattern.
 class ZeroBubble : public Schedule {
 public:
   bool splits_backward() const override { return true; }
@@ -19,30 +19,25 @@ public:
   std::optional<Rejection> legal(const ScheduleShape& shape) const override { return check_shape(*this, shape); }
 
   std::vector<ScheduleSlot> order(const ScheduleShape& shape, int stage) const override {
-    const int m = shape.micro_batches;
-    const int warm = std::min(warm_up(shape, stage), m);
-    const int behind = lag(stage);
-    std::vector<ScheduleSlot> slots;
-    slots.reserve(3 * static_cast<std::size_t>(m));
-    for (int j = 0; j < warm; ++j) slots.push_back({Pass::forward, 0, j});
-    for (int q = 0; q < m; ++q) {
-      if (warm + q < m) slots.push_back({Pass::forward, 0, warm + q});
-      slots.push_back({Pass::input, 0, q});
-      if (q >= behind) slots.push_back({Pass::weight, 0, q - behind});
-    }
-    for (int j = std::max(0, m - behind); j < m; ++j) slots.push_back({Pass::weight, 0, j});
-    return slots;
+    return zero_bubble_order(pattern(shape), shape.micro_batches, stage);
+  }
+  std::vector<std::vector<ScheduleSlot>> orders(const ScheduleShape& shape) const override {
+    const ZeroBubblePattern own = pattern(shape);
+    std::vector<std::vector<ScheduleSlot>> list;
+    for (int stage = 0; stage < shape.stages; ++stage)
+      list.push_back(zero_bubble_order(own, shape.micro_batches, stage));
+    return list;
   }
   int peak_in_flight(const ScheduleShape& shape, int stage) const override {
-    return std::min(warm_up(shape, stage) + lag(stage) + 1, shape.micro_batches);
+    return zero_bubble_peak(pattern(shape), shape.micro_batches, stage);
   }
 
 protected:
-  virtual int warm_up(const ScheduleShape& shape, int stage) const = 0;
-  virtual int lag(int stage) const = 0;
+  virtual ZeroBubblePattern pattern(const ScheduleShape& shape) const = 0;
 };
 
-/// Memory of 1F1B's first stage on every stage (p); bubble (p - 1)(f + i - w).
+/// Section 2: memory of 1F1B's first stage on every stage (p), since early stages, which warm up longer, have their W
+/// sooner; bubble (p - 1)(f + i - w).
 class ZeroBubbleH1 final : public ZeroBubble {
 public:
   std::string_view id() const override { return "zb-h1"; }
@@ -50,8 +45,7 @@ public:
   std::string caution(const ScheduleShape& shape) const override { return underfilled(shape, shape.stages); }
 
 protected:
-  int warm_up(const ScheduleShape& shape, int stage) const override { return shape.stages - stage - 1; }
-  int lag(int stage) const override { return stage; }
+  ZeroBubblePattern pattern(const ScheduleShape& shape) const override { return zero_bubble_h1(shape.stages); }
 };
 
 /// Twice that memory (2p - 1); bubble max(0, (p - 1)(f + i - 2w)) inside a stage once m >= 2p - 1.
@@ -59,27 +53,90 @@ class ZeroBubbleH2 final : public ZeroBubble {
 public:
   std::string_view id() const override { return "zb-h2"; }
   std::string_view summary() const override { return "zero bubble with twice the memory of 1f1b"; }
-  /// Neighbours' warm-ups differ by two: a stage would wait in a send for a receive that comes after its own next one.
   std::optional<Rejection> legal_blocking(const ScheduleShape& shape) const override {
-    if (shape.stages == 1) return std::nullopt;
-    return Rejection{.rule = "zb-h2-blocking",
-                     .reason =
-                         fmt::format("zb-h2 on {} stages needs transfers beside compute; without overlap it runs on 1 "
-                                     "stage alone",
-                                     shape.stages),
-                     .needed = 1,
-                     .available = static_cast<double>(shape.stages),
-                     .nearest = {"overlap.p2p true", "schedule zb-h1"}};
+    return zero_bubble_blocking(*this, shape.stages);
   }
   std::string caution(const ScheduleShape& shape) const override { return underfilled(shape, 2 * shape.stages - 1); }
 
 protected:
-  int warm_up(const ScheduleShape& shape, int stage) const override { return 2 * (shape.stages - stage) - 2; }
-  int lag(int stage) const override { return 2 * stage; }
+  ZeroBubblePattern pattern(const ScheduleShape& shape) const override { return zero_bubble_h2(shape.stages); }
+};
+
+/// Section 3: the scheduler under a memory cap, by the costs of the slots.
+class ZeroBubbleCapped final : public ZeroBubble {
+public:
+  explicit ZeroBubbleCapped(int cap) : cap_(cap) {}
+  std::string_view id() const override { return cap_ == 1 ? "zb-1p" : "zb-2p"; }
+  std::string_view summary() const override {
+    return cap_ == 1 ? "zero bubble by the costs of its slots, within the memory of 1f1b"
+                     : "zero bubble by the costs of its slots, within twice the memory of 1f1b";
+  }
+  std::optional<Rejection> legal_blocking(const ScheduleShape& shape) const override {
+    return zero_bubble_blocking(*this, shape.stages);
+  }
+  std::string caution(const ScheduleShape& shape) const override { return underfilled(shape, cap_ * shape.stages); }
+  bool by_cost() const override { return true; }
+
+protected:
+  ZeroBubblePattern pattern(const ScheduleShape& shape) const override { return zero_bubble_within(shape, cap_); }
+
+private:
+  int cap_;
 };
 
 } // namespace
 
+ZeroBubblePattern zero_bubble_h1(int stages) {
+  ZeroBubblePattern pattern;
+  for (int stage = 0; stage < stages; ++stage) {
+    pattern.warm.push_back(stages - stage - 1);
+    pattern.lag.push_back(stage);
+  }
+  return pattern;
+}
+
+ZeroBubblePattern zero_bubble_h2(int stages) {
+  ZeroBubblePattern pattern = zero_bubble_h1(stages);
+  for (auto* list : {&pattern.warm, &pattern.lag})
+    for (int& count : *list) count *= 2;
+  return pattern;
+}
+
+std::vector<ScheduleSlot> zero_bubble_order(const ZeroBubblePattern& pattern, int micro_batches, int stage) {
+  const int m = micro_batches;
+  const int warm = std::min(pattern.warm[static_cast<std::size_t>(stage)], m);
+  const int lag = pattern.lag[static_cast<std::size_t>(stage)];
+  std::vector<ScheduleSlot> slots;
+  slots.reserve(3 * static_cast<std::size_t>(m));
+  for (int j = 0; j < warm; ++j) slots.push_back({Pass::forward, 0, j});
+  for (int q = 0; q < m; ++q) {
+    if (warm + q < m) slots.push_back({Pass::forward, 0, warm + q});
+    slots.push_back({Pass::input, 0, q});
+    if (q >= lag) slots.push_back({Pass::weight, 0, q - lag});
+  }
+  for (int j = std::max(0, m - lag); j < m; ++j) slots.push_back({Pass::weight, 0, j});
+  return slots;
+}
+
+int zero_bubble_peak(const ZeroBubblePattern& pattern, int micro_batches, int stage) {
+  const auto at = static_cast<std::size_t>(stage);
+  return std::min(pattern.warm[at] + pattern.lag[at] + 1, micro_batches);
+}
+
+std::optional<Rejection> zero_bubble_blocking(const Schedule& schedule, int stages) {
+  if (stages == 1) return std::nullopt;
+  return Rejection{.rule = fmt::format("{}-blocking", schedule.id()),
+                   .reason = fmt::format("{} on {} stages needs transfers beside compute; without overlap it runs on 1 "
+                                         "stage alone",
+                                         schedule.id(), stages),
+                   .needed = 1,
+                   .available = static_cast<double>(stages),
+                   .nearest = {"overlap.p2p true", "schedule zb-h1"}};
+}
+
+std::unique_ptr<const Schedule> make_zero_bubble_capped(int cap) {
+  return std::make_unique<ZeroBubbleCapped>(cap);
+}
 std::unique_ptr<const Schedule> make_zero_bubble_h1() {
   return std::make_unique<ZeroBubbleH1>();
 }

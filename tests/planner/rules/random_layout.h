@@ -28,8 +28,9 @@ inline Layout random_layout(std::mt19937& random) {
   } while (static_cast<double>(l.ep) * l.etp > 1e6);
   l.micro_batch = pick({1, 1, 2, 3, 1'000'000});
   l.sequence_parallel = pick({0, 1}) == 1;
-  const std::array<const char*, 6> kinds = {"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "dualpipe"};
-  l.schedule.kind = kinds[static_cast<std::size_t>(pick({0, 1, 2, 3, 4, 5}))];
+  const std::array<const char*, 8> kinds = {"gpipe", "1f1b",  "interleaved", "zb-h1",
+                                            "zb-h2", "zb-1p", "zb-2p",       "dualpipe"};
+  l.schedule.kind = kinds[static_cast<std::size_t>(pick({0, 1, 2, 3, 4, 5, 6, 7}))];
   l.schedule.chunks = pick({1, 1, 2, 3, 10'000});
   l.sharding.kind = static_cast<ShardingKind>(pick({0, 1, 2, 3}));
   l.context_parallel.kind = static_cast<ContextKind>(pick({0, 1, 2, 3}));

@@ -68,6 +68,15 @@ TEST(ScheduleOrder, ZeroBubbleH2WarmsUpTwiceAsFar) {
   EXPECT_EQ(text("zb-h2", shape, 1), "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3");
 }
 
+// By hand: zero_bubble_within_test.cpp says why.
+TEST(ScheduleOrder, ZeroBubbleByCostPutsCheapWeightGradientsOff) {
+  const ScheduleShape shape{.stages = 2, .micro_batches = 4, .weights = {16, 16, 8, 8}};
+  EXPECT_EQ(text("zb-2p", shape, 0), "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3");
+  EXPECT_EQ(text("zb-2p", shape, 1), "F0 I0 F1 I1 F2 I2 F3 I3 W0 W1 W2 W3");
+  EXPECT_EQ(text("zb-1p", shape, 0), text("zb-h1", shape, 0));
+  EXPECT_EQ(text("zb-1p", shape, 1), text("zb-h1", shape, 1));
+}
+
 // Peaks per stage, p 4 m 8 and p 8 m 32: an independent dependency simulator over the same orders; interleaved:
 // Narayanan et al. 2021 (arXiv:2104.04473); zero bubble: Qi et al. 2023 (arXiv:2401.10241), table 1.
 TEST(ScheduleOrder, PeakInFlightIsThePublishedOne) {
