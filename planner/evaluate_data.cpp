@@ -86,10 +86,12 @@ void Evaluator::Worker::Data::price_transfers() {
   transfers.clear();
   p2p.clear();
   crowded.clear();
+  const int parts = boundary_parts(shared->study.semantics, setting);
   std::array<std::optional<double>, kTiers> alone_twice; // two at once through one port
   for (int stage = 0; shape.stages > 1 && stage < shape.stages; ++stage) {
     const int tier = boundary_tier(stage);
-    Load load = load_of(shared->study.cost.transfer_wire(tier, boundary), shared->study.cost);
+    const CostModel& cost = shared->study.cost;
+    Load load = load_of(cost.boundary_wire(tier, boundary, parts, cache.mesh_of(setting).shape(Group::tp)), cost);
     if (blocking && boundary.value > 0) load.latency += restart_seconds(shared->study.semantics);
     std::optional<double>& twice = alone_twice[static_cast<std::size_t>(tier)];
     if (!twice) twice = beside_transfer(load, load);

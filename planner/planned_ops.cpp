@@ -25,7 +25,7 @@ double seconds_of(const Op& op, const CostDurations& durations) {
 
 std::vector<PlannedOp> planned_ops(const Program& program, const Role& role, const CostModel& cost,
                                    const Semantics& semantics) {
-  const CostDurations durations(cost, program.mesh, semantics);
+  const CostDurations durations(cost, program, semantics);
   const double transfer = transfer_seconds(program, role, cost);
   std::vector<PlannedOp> ops;
   for_each_place(program, role, [&](OpPlace place, const Op* op) {

@@ -350,6 +350,13 @@ Wire CostModel::transfer_wire(int tier, Bytes bytes) const {
   return wire;
 }
 
+Wire CostModel::boundary_wire(int tier, Bytes bytes, int parts, const GroupShape& group) const {
+  if (parts <= 1) return transfer_wire(tier, bytes);
+  Wire wire = transfer_wire(tier, Bytes((bytes.value + parts - 1) / parts));
+  if (bytes.value > 0) wire.latency += collective(Collective::all_gather, group, DType::bf16, bytes).seconds;
+  return wire;
+}
+
 double CostModel::port_rate(int tier) const {
   const FabricModel& fabric = tier == 0 ? calibration_.inner : calibration_.network;
   return tier_bandwidth(tier) * std::max({fabric.efficiency, fabric.all_to_all, fabric.point_to_point});

@@ -80,6 +80,9 @@ public:
 
   /// A pipeline transfer whose ends meet at this tier (0 = inside a node).
   [[nodiscard]] Cost transfer(int tier, Bytes bytes) const;
+  /// The same for what passes between stages, of which the ranks of a tensor-parallel group send `parts` parts: those
+  /// that receive gather it.
+  [[nodiscard]] Wire boundary_wire(int tier, Bytes bytes, int parts, const GroupShape& group) const;
   [[nodiscard]] Wire transfer_wire(int tier, Bytes bytes) const;
   /// Of the cluster: figures are those of one rank's share.
   [[nodiscard]] int ranks_per_processor() const { return ranks_per_processor_; }

@@ -27,7 +27,7 @@ double CostDurations::local_seconds(const Op& op) const {
 }
 
 Traffic CostDurations::collective(const Op& op) const {
-  const GroupShape& shape = mesh_.shape(op.group);
+  const GroupShape& shape = program_.mesh.shape(op.group);
   Traffic traffic;
   traffic.wire = cost_.wire(op.collective, shape, op.dtype, op.bytes, op.rounds, network_share(op, shape));
   traffic.slowdown = slowdown(cost_.interference(shape));
@@ -36,19 +36,21 @@ Traffic CostDurations::collective(const Op& op) const {
 }
 
 Traffic CostDurations::transfer(Bytes bytes, int tier) const {
-  return {cost_.transfer_wire(tier, bytes), slowdown(cost_.transfer_interference()), 1};
+  return {cost_.boundary_wire(tier, bytes, program_.boundary_parts, program_.mesh.shape(Group::tp)),
+          slowdown(cost_.transfer_interference()), 1};
 }
 
 Result<Simulation> replay(const Script& script, const TierRates& rates, ReplayOptions options) {
   const World world = one_rank_per_stage(*script.program, script.groups_used);
   PrivateNetwork network(world, script, rates);
-  FORETRAIN_TRY(const MachineRun run, run_machine(script, world, network, {options.record, options.ranks_per_processor}));
+  FORETRAIN_TRY(const MachineRun run,
+                run_machine(script, world, network, {options.record, options.ranks_per_processor}));
   return summarise(script, run);
 }
 
 Result<Simulation> replay(const Program& program, const CostModel& cost, const Semantics& semantics,
                           ReplayOptions options) {
-  const CostDurations durations(cost, program.mesh, semantics);
+  const CostDurations durations(cost, program, semantics);
   const Script script = build_script(program, durations, {!options.record});
   options.ranks_per_processor = cost.ranks_per_processor();
   return replay(script, tier_rates(cost, script), options);

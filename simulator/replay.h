@@ -13,8 +13,8 @@ namespace foretrain {
 /// Durations of the ops of one Program from the cost model.
 class CostDurations final : public Durations {
 public:
-  CostDurations(const CostModel& cost, const Mesh& mesh, const Semantics& semantics)
-      : cost_(cost), mesh_(mesh), semantics_(semantics) {}
+  CostDurations(const CostModel& cost, const Program& program, const Semantics& semantics)
+      : cost_(cost), program_(program), semantics_(semantics) {}
   [[nodiscard]] double local_seconds(const Op& op) const override;
   [[nodiscard]] Traffic collective(const Op& op) const override;
   [[nodiscard]] double layer_floor() const override { return semantics_.host_per_layer.value; }
@@ -23,7 +23,7 @@ public:
 
 private:
   const CostModel& cost_;
-  const Mesh& mesh_;
+  const Program& program_;
   const Semantics& semantics_;
 };
 

@@ -50,6 +50,10 @@ double fragmentation_share(const ModelSpec& model, const JobSpec& job, const Sem
   return share;
 }
 
+int boundary_parts(const Semantics& semantics, const Layout& layout) {
+  return semantics.p2p_parts && !layout.sequence_parallel ? layout.tp : 1;
+}
+
 bool post_validates(const Semantics& semantics, const Layout& layout, bool split_backward) {
   return semantics.post_validation && split_backward && layout.pp > 1;
 }
@@ -74,6 +78,7 @@ Program lower(const Plan& plan, const Semantics& semantics) {
   program.split_backward = schedule->splits_backward();
   program.blocking_p2p =
       layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && semantics.p2p_blocking_1f1b));
+  program.boundary_parts = boundary_parts(semantics, layout);
   program.post_validation = post_validates(semantics, layout, program.split_backward);
   const LayerContext context =
       make_context(plan.model, plan.job, semantics, layout, plan.cluster.device, program.split_backward);

@@ -16,6 +16,9 @@ namespace foretrain {
 /// Micro-batches per step and data-parallel rank; the division is exact for legal plans.
 [[nodiscard]] int micro_batches_of(const JobSpec& job, const Layout& layout);
 
+/// Parts in which tp ranks send what passes between stages (`Semantics::p2p_parts`); 1: each sends all of its own.
+[[nodiscard]] int boundary_parts(const Semantics& semantics, const Layout& layout);
+
 /// Whether stages end the step without waiting for one another: the optimizer steps before the global norm is known
 /// (Qi et al. 2023, arXiv:2401.10241, section 4), under schedules that split the backward.
 [[nodiscard]] bool post_validates(const Semantics& semantics, const Layout& layout, bool split_backward);

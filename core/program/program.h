@@ -279,6 +279,7 @@ struct Program {
   int micro_batches = 1;
   bool split_backward = false; ///< schedule uses I and W
   bool blocking_p2p = false;
+  int boundary_parts = 1;       ///< in which tp ranks send what passes between stages (`boundary_parts`)
   bool post_validation = false; ///< no stage waits for another at the step's end (`post_validates`)
   std::vector<Block> blocks;
   std::vector<Role> roles;        ///< one per stage

@@ -122,6 +122,10 @@ template <> struct Described<Semantics> {
       optional("reshard_after_forward", &T::reshard_after_forward, "Default for sharded parameters without pipeline."),
       optional("reshard_after_forward_pp", &T::reshard_after_forward_pp, "The same with a pipeline."),
       optional("p2p_blocking_1f1b", &T::p2p_blocking_1f1b, "Schedules without chunks do not overlap transfers."),
+      optional(
+          "p2p_parts", &T::p2p_parts,
+          "Without sequence parallelism each tensor-parallel rank sends its part of what passes between stages, and "
+          "those that receive gather it."),
       optional("post_validation", &T::post_validation,
                "With a split backward no stage waits for the global gradient norm: it steps its optimizer, goes on to "
                "the next step and takes it back where the norm says so."),

@@ -98,8 +98,9 @@ struct Semantics {
 
   // Overlap and order
   bool p2p_blocking_1f1b = true; ///< non-interleaved schedules do not overlap transfers
-  bool post_validation = false;  ///< split backwards: stages step their optimizers before the global norm is known
-  bool tp_overlap = true;        ///< can pipeline tensor-parallel collectives with GEMMs
+  bool p2p_parts = false; ///< without sequence parallelism tp ranks send a part each, put together by the receivers
+  bool post_validation = false; ///< split backwards: stages step their optimizers before the global norm is known
+  bool tp_overlap = true;       ///< can pipeline tensor-parallel collectives with GEMMs
   bool dp_gradient_overlap = true;
   bool dp_parameter_overlap = true;
   bool moe_overlap = true;

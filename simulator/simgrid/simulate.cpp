@@ -12,7 +12,7 @@ Result<Simulation> simulate_program(const Program& program, const ClusterSpec& c
                                     const CostNeeds& needs, const Semantics& semantics, bool record, bool fold) {
   // Caps of flows are what a transfer reaches alone; sharing and thinned uplinks are SimGrid's to find.
   FORETRAIN_TRY(const CostModel cost, CostModel::make(undisturbed(cluster), calibration, needs));
-  const CostDurations durations(cost, program.mesh, semantics);
+  const CostDurations durations(cost, program, semantics);
   const Script script = build_script(program, durations, {!record});
   const World world = all_ranks(program, script.groups_used, fold && tp_ranks_are_copies(program.mesh));
   const Topology topology(cluster, program.mesh, world, tier_rates(cost, script));

@@ -56,7 +56,7 @@ double by_slots(const Case& c, const CostModel& cost) {
   const SlotOrder order = make_slot_order(schedule, shape, c.program.blocking_p2p);
   const int middle = 1; // neither first nor last micro-batch
   SlotCosts costs;
-  const CostDurations durations(cost, c.program.mesh, c.semantics);
+  const CostDurations durations(cost, c.program, c.semantics);
   for (int stage = 0; stage < layout.pp; ++stage) {
     for (int chunk = 0; chunk < shape.chunks; ++chunk) {
       costs.forward.push_back(alone(c, cost, stage, {slot(Pass::forward, chunk, middle)}));
@@ -113,6 +113,33 @@ TEST(Replay, LaunchesAfreshAfterBlockingTransfers) {
   const int steps = c.program.micro_batches;
   EXPECT_GE(waits - ahead, (steps - 1) * restart);
   EXPECT_LE(waits - ahead, 2 * (steps + 1) * restart);
+}
+
+// deepspeedai/DeepSpeed runtime/pipe/engine.py is_pipe_partitioned; Narayanan et al. 2021, arXiv:2104.04473,
+// section 4.1.
+TEST(Replay, TensorParallelRanksSendTheirPartsBetweenStages) {
+  Case c = dense(8, 4, 1, 16);
+  c.plan.layout.sequence_parallel = false;
+  c.program = lower(c.plan, c.semantics);
+  const CostModel cost = lowered::cost_of(c);
+  const Bytes boundary = c.program.roles.front().boundary;
+  constexpr int kNetwork = 1;
+  const auto wire = [&] { return CostDurations(cost, c.program, c.semantics).transfer(boundary, kNetwork).wire; };
+  const Wire whole = wire();
+  const double step = run(c, cost).step_time.value;
+  c.semantics.p2p_parts = true;
+  c.program = lower(c.plan, c.semantics);
+  EXPECT_EQ(c.program.roles.front().boundary, boundary) << "it is put together again";
+  const Wire parts = wire();
+  EXPECT_DOUBLE_EQ(parts.bytes_per_rank[kNetwork], whole.bytes_per_rank[kNetwork] / 8);
+  EXPECT_DOUBLE_EQ(parts.seconds, whole.seconds / 8);
+  EXPECT_DOUBLE_EQ(
+      parts.latency,
+      whole.latency +
+          cost.collective(Collective::all_gather, c.program.mesh.shape(Group::tp), DType::bf16, boundary).seconds);
+  EXPECT_LT(run(c, cost).step_time.value, step);
+  c.plan.layout.sequence_parallel = true; // each rank has its own tokens anyway
+  EXPECT_EQ(lower(c.plan, c.semantics).boundary_parts, 1);
 }
 
 TEST(Replay, AgreesWithSlotReplayForInterleaved) {
@@ -186,7 +213,7 @@ TEST(Replay, RecordingChangesNothingButAddsTimelineAndMemory) {
 TEST(Replay, TheSequenceOfStepsIsThatOfForEachOp) {
   const Case c = dense(2, 2, 2, 8);
   const CostModel cost = lowered::cost_of(c);
-  const CostDurations durations(cost, c.program.mesh, c.semantics);
+  const CostDurations durations(cost, c.program, c.semantics);
   const Script script = build_script(c.program, durations, {false});
   for (std::size_t r = 0; r < c.program.roles.size(); ++r) {
     const RoleScript& role = script.roles[r];
