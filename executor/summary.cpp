@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/json_number.h"
+
 namespace foretrain {
 
 std::vector<RunFollower::Step> RunFollower::poll() {
@@ -24,8 +26,8 @@ std::vector<RunFollower::Step> RunFollower::poll() {
     if (steps_.size() <= at) steps_.resize(at + 1);
     Step& step = steps_[at];
     step.number = number;
-    step.loss += (*line)["loss"].get<double>();
-    if (line->contains("mtp_loss")) step.mtp_loss = step.mtp_loss.value_or(0) + (*line)["mtp_loss"].get<double>();
+    step.loss += number_or_nan((*line)["loss"]);
+    if (line->contains("mtp_loss")) step.mtp_loss = step.mtp_loss.value_or(0) + number_or_nan((*line)["mtp_loss"]);
     step.seconds = std::max(step.seconds, (*line)["step_time_s"].get<double>());
     ++step.ranks;
     const auto rank = (*line)["rank"].get<std::size_t>();

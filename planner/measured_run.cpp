@@ -4,6 +4,7 @@
 #include <fstream>
 #include <limits>
 
+#include "core/base/json_number.h"
 #include "planner/compare.h"
 
 namespace foretrain {
@@ -68,7 +69,7 @@ void read_step(const Json& line, int first, MeasuredRank& rank, std::vector<doub
   rank.peak_bytes = std::max(rank.peak_bytes, line.value("peak_allocated_bytes", std::int64_t{-1}));
   rank.host_peak_bytes = std::max(rank.host_peak_bytes, line.value("peak_host_bytes", std::int64_t{-1}));
   if (losses.size() <= step) losses.resize(step + 1);
-  losses[step] += line.at("loss").get<double>();
+  losses[step] += number_or_nan(line.at("loss")); // of a run that diverged
   if (!rank.trace.empty() || !line.contains("ops")) return;
   rank.trace_began = line.value("began_s", 0.0);
   rank.peaks = line.value("peaks", std::vector<std::int64_t>{});

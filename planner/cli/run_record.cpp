@@ -1,5 +1,7 @@
 #include "planner/cli/run_record.h"
 
+#include <cmath>
+
 #include "core/spec/names.h"
 #include "db/store.h"
 #include "planner/cli/context.h"
@@ -50,7 +52,7 @@ std::vector<RunFigure> figures_of(const MeasuredRun& run, double tokens) {
     const int number = static_cast<int>(step);
     const char* item = number < run.warmup ? "warmup_step_time" : "step_time";
     list.push_back({item, std::nullopt, number, run.step_seconds[step], "s"});
-    list.push_back({"loss", std::nullopt, number, run.loss[step], ""});
+    if (std::isfinite(run.loss[step])) list.push_back({"loss", std::nullopt, number, run.loss[step], ""});
     for (std::size_t rank = 0; rank < run.ranks.size(); ++rank)
       list.push_back({item, static_cast<int>(rank), number, run.ranks[rank].step_seconds[step], "s"});
   }

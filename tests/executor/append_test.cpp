@@ -1,4 +1,6 @@
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include <gtest/gtest.h>
 
@@ -32,6 +34,19 @@ TEST(RunFollower, AddsUpRanksAndWaitsForTheSlowest) {
   EXPECT_EQ(summary["steps"], 1);
   EXPECT_EQ(summary["memory"].size(), 1U);
   EXPECT_EQ(summary["memory"][0]["peak_allocated_bytes"], 7);
+  std::filesystem::remove(file);
+}
+
+TEST(RunFollower, GoesOnWhereTheLossIsNoNumber) {
+  const std::filesystem::path file = std::filesystem::path(testing::TempDir()) / "diverged.json";
+  ASSERT_TRUE(start_file(file));
+  RunFollower follower(file, 1, 0, 0);
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  ASSERT_TRUE(append_line(file, Json{{"rank", 0}, {"step", 0}, {"loss", kNone}, {"step_time_s", 0.1}}));
+  const auto steps = follower.poll();
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_TRUE(std::isnan(steps[0].loss));
+  EXPECT_TRUE(Json::parse(follower.summary().dump())["loss"][0].is_null());
   std::filesystem::remove(file);
 }
 
