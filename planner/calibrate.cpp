@@ -61,7 +61,8 @@ void set_link(const Probes& probes, const ClusterSpec& cluster, FabricModel& fab
   fabric.steps_small = fabric.steps;
 }
 
-/// From what steps take beyond their compute and their collectives by themselves.
+/// From what steps take beyond their compute and their collectives by themselves, relative to the whole step: one that
+/// takes less than these says as much as one that takes more.
 Result<InStepModel> in_step_of(const Probes& probes, const ClusterSpec& cluster, const Calibration& calibration) {
   FORETRAIN_TRY(const CostModel cost, CostModel::make(cluster, calibration, {Precision::fp32, false}));
   std::vector<Sample<2>> samples; // collectives, their time by themselves
@@ -72,9 +73,10 @@ Result<InStepModel> in_step_of(const Probes& probes, const ClusterSpec& cluster,
     Sample<2> sample{{static_cast<double>(step.transfers.size()), 0}, 0};
     for (const ProbedStep::Transfer& transfer : step.transfers)
       sample.features[1] += cost.by_itself(transfer.collective, group, transfer.dtype, transfer.bytes).seconds;
+    sample.whole = step.seconds;
     sample.seconds = step.seconds - sample.features[1];
     for (const Op& op : step.compute) sample.seconds -= cost.compute(op).seconds;
-    if (sample.seconds > 0) samples.push_back(sample);
+    if (sample.whole > 0) samples.push_back(sample);
   }
   if (samples.empty()) return InStepModel{};
   const auto [wait, stretch] = fit(samples);

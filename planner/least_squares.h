@@ -13,6 +13,8 @@ namespace foretrain {
 template <std::size_t N> struct Sample {
   std::array<double, N> features{};
   double seconds = 0;
+  double whole = 0; ///< what an error is relative to; 0 = `seconds`. Where those are a rest, which may be negative
+  [[nodiscard]] double measure() const { return whole > 0 ? whole : seconds; }
 };
 
 /// Solves a x = b of size `n` by elimination with pivots; a column without a pivot gets 0.
@@ -47,17 +49,17 @@ template <std::size_t N> std::array<double, N> solve(std::array<std::array<doubl
 template <std::size_t N> std::array<double, N> fit(const std::vector<Sample<N>>& samples) {
   std::array<double, N> scale{};
   for (const Sample<N>& sample : samples)
-    for (std::size_t i = 0; i < N; ++i) scale[i] = std::max(scale[i], sample.features[i] / sample.seconds);
+    for (std::size_t i = 0; i < N; ++i) scale[i] = std::max(scale[i], sample.features[i] / sample.measure());
   std::array<bool, N> off{};
   for (std::size_t i = 0; i < N; ++i) off[i] = !(scale[i] > 0);
   while (true) {
     std::array<std::array<double, N + 1>, N> normal{};
     for (const Sample<N>& sample : samples) {
       std::array<double, N> f{};
-      for (std::size_t i = 0; i < N; ++i) f[i] = off[i] ? 0 : sample.features[i] / sample.seconds / scale[i];
+      for (std::size_t i = 0; i < N; ++i) f[i] = off[i] ? 0 : sample.features[i] / sample.measure() / scale[i];
       for (std::size_t i = 0; i < N; ++i) {
         for (std::size_t k = 0; k < N; ++k) normal[i][k] += f[i] * f[k];
-        normal[i][N] += f[i];
+        normal[i][N] += f[i] * sample.seconds / sample.measure();
       }
     }
     std::array<double, N> x = solve<N>(normal);

@@ -220,6 +220,21 @@ TEST(Calibrate, FindsWhatAStepAddsToItsCollectives) {
   EXPECT_EQ(calibrate(all, cluster())->in_step, InStepModel{});
 }
 
+/// A step that takes less than its parts by themselves (ranks that share processors lend them while they wait) counts
+/// too: left out, the other step would alone say what every small collective takes.
+TEST(Calibrate, HearsStepsThatAreShorterThanTheirParts) {
+  Probes all = probes();
+  all.steps = {step_with(64 * 64 * 16, 200), step_with(512 * 512 * 16, 2)};
+  double parts = 0; // of the first, by themselves
+  for (const Op& op : all.steps[0].compute) parts += product_seconds(op.kernels.front(), kForward);
+  parts += 200 * (kAlpha + 64 * 64 * 16 / 2 / kLink);
+  all.steps[0].seconds = 0.95 * parts;
+  all.steps[1].seconds *= 1.1;
+  const auto found = calibrate(all, cluster());
+  ASSERT_TRUE(found) << to_string(found.error());
+  EXPECT_LT(200 * found->in_step.wait.value, 0.05 * parts);
+}
+
 /// Runs of one job have one number of tokens, which does not tell what a weight takes from what a token takes.
 TEST(Calibrate, KeepsWhatOneNumberOfTokensDoesNotTell) {
   const Calibration whole = calibrate(probes(), cluster()).value();
