@@ -70,6 +70,7 @@ void job(Reasons& r, const Plan& plan, const Semantics& semantics) {
   const OptimizerKind optimizer = j.optimizer.kind;
   r.unless(optimizer == OptimizerKind::adamw || optimizer == OptimizerKind::sgd || optimizer == OptimizerKind::lion,
            "optimizer " + std::string(id_of(optimizer)) + " is not executed; adamw, lion and sgd are");
+  r.unless(!j.gradient_accumulation_fusion, "gradient_accumulation_fusion is no choice here: leave it out");
   r.unless(j.dropout == 0, "dropout is not executed");
   r.unless(j.attention == AttentionKernel::flash,
            "attention that keeps its probabilities (unfused, eager) is not executed");

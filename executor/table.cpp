@@ -173,7 +173,8 @@ std::vector<std::pair<std::string, Choices>> axes() {
          }},
         {"expert capacity", [](Plan& p) { add_experts(p), p.job.routing.capacity_factor = 1.0; }},
         {"unfused attention", [](Plan& p) { p.job.attention = AttentionKernel::unfused; }},
-        {"unfused norms", [](Plan& p) { p.job.norm = NormKernel::unfused; }}}},
+        {"unfused norms", [](Plan& p) { p.job.norm = NormKernel::unfused; }},
+        {"a choice of gradient accumulation fusion", [](Plan& p) { p.job.gradient_accumulation_fusion = true; }}}},
   };
 }
 

@@ -37,10 +37,14 @@ namespace {
 /// (`dummy_weight_gradients`); frameworks of Megatron's family without it write the gradient and add it in another
 /// kernel (F.linear in bigscience-workshop/Megatron-DeepSpeed megatron/mpu/layers.py and Aleph-Alpha/scaling
 /// core/nn/linear). Autograd adds a gradient to one of its own type, and keeps the first as it is; a wider sum
-/// (DeepSpeed runtime/bf16_optimizer.py) takes a cast copy first, of every micro-batch.
+/// (DeepSpeed runtime/bf16_optimizer.py) takes a cast copy first, of every micro-batch. Megatron-Core without the
+/// fusion adds each gradient as it comes, in one kernel of both types (core/distributed/distributed_data_parallel.py).
 double gradient_sum_of(const JobSpec& job, const Semantics& semantics, const Layout& layout, std::int64_t width) {
-  if (semantics.family != SemanticsFamily::megatron || semantics.dummy_weight_gradients) return 0;
+  if (semantics.family != SemanticsFamily::megatron ||
+      job.gradient_accumulation_fusion.value_or(semantics.dummy_weight_gradients))
+    return 0;
   const std::int64_t sum = bits_of(job.gradient) / 8;
+  if (semantics.dummy_weight_gradients) return static_cast<double>(2 * sum + width);
   if (sum > width) return static_cast<double>(width + sum + 3 * sum);
   return job.global_batch > std::int64_t{layout.micro_batch} * layout.dp() ? static_cast<double>(3 * width) : 0;
 }

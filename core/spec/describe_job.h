@@ -128,6 +128,10 @@ template <> struct Described<JobSpec> {
       optional("quantised_weights", &T::quantised_weights,
                "8- and 4-bit recipes: weights of linear layers lie and travel in that type alone (fp8_param_gather)."),
       optional("gradient", &T::gradient, "Type in which gradients are summed and reduced."),
+      optional(
+          "gradient_accumulation_fusion", &T::gradient_accumulation_fusion,
+          "Products of weight gradients add to the gradient buffer themselves (frameworks of Megatron's family); left "
+          "out = as the semantics do."),
       optional("optimizer", &T::optimizer, "The optimizer."),
       optional("dropout", &T::dropout, "Probability.").between(0, 0.999),
       optional("routing", &T::routing, "How tokens spread over experts."),

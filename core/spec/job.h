@@ -122,6 +122,8 @@ struct JobSpec {
   Precision precision = Precision::bf16;
   bool quantised_weights = false; ///< 8- and 4-bit recipes: weights of linear layers lie and travel in that type alone
   DType gradient = DType::fp32;   ///< dtype in which gradients accumulate and are reduced
+  std::optional<bool> gradient_accumulation_fusion; ///< weight gradients' products add to the buffer themselves,
+                                                    ///< Megatron's option of that name; absent: as the semantics do
   OptimizerChoice optimizer;
   double dropout = 0;
   RoutingChoice routing;

@@ -141,6 +141,8 @@ void read_item(const std::string& key, const std::string& value, Texts& extras) 
     extras.emplace("learned_positions", value); // unless pos_emb said otherwise
   else if (key == "grad_reduce")
     extras["gradient"] = value;
+  else if (key == "grad_accum_fusion")
+    extras["gradient_fusion"] = value;
   else if (key == "optimizer")
     extras["optimizer"] = value;
   else if (key == "attn_backend" && value == "unfused")

@@ -74,6 +74,7 @@ MaybeSkip set_job(const Measurement& row, const MeasuredNames& names, const Sema
   job.precision = *parsed;
   if (const std::string* gradient = extra(row, "gradient"))
     job.gradient = *gradient == "fp32" ? DType::fp32 : *gradient == "fp16" ? DType::fp16 : DType::bf16;
+  job.gradient_accumulation_fusion = extra_flag(row, "gradient_fusion");
   if (const std::string* optimizer = extra(row, "optimizer")) {
     if (*optimizer == "muon")
       job.optimizer.kind = OptimizerKind::muon;

@@ -66,6 +66,17 @@ std::optional<Rejection> precision(const RuleInput& in) {
   return std::nullopt;
 }
 
+std::optional<Rejection> gradient_fusion(const RuleInput& in) {
+  if (!in.job.gradient_accumulation_fusion) return std::nullopt;
+  if (in.semantics.family != SemanticsFamily::megatron)
+    return lacks(fmt::format("{} has no choice of how weight gradients are summed", in.semantics.name),
+                 {"semantics megatron-core", "gradient_accumulation_fusion none"});
+  if (*in.job.gradient_accumulation_fusion && !in.semantics.dummy_weight_gradients)
+    return lacks(fmt::format("products of {} do not add to the gradient buffer", in.semantics.name),
+                 {"gradient_accumulation_fusion false", "semantics megatron-core"});
+  return std::nullopt;
+}
+
 std::optional<Rejection> adapters(const RuleInput& in) {
   if (!in.job.lora) return std::nullopt;
   const LoraChoice& lora = *in.job.lora;
@@ -119,6 +130,8 @@ void add_model_rules(RuleList& list) {
                            positions, RuleScope::degrees));
   list.push_back(make_rule("precision", "The precision recipe is modelled and the framework has it.", precision,
                            RuleScope::degrees));
+  list.push_back(make_rule("gradient-fusion", "Weight gradients are summed in a way that the framework has.",
+                           gradient_fusion, RuleScope::degrees));
   list.push_back(
       make_rule("adapters", "Layers that carry adapters exist and are modelled.", adapters, RuleScope::degrees));
   list.push_back(

@@ -126,6 +126,7 @@ TEST(CheckRunnable, NamesWhatItCannotRun) {
       {"unfused", [](Plan& p) { p.job.attention = AttentionKernel::unfused; }, "unfused"},
       {"unfused norms", [](Plan& p) { p.job.norm = NormKernel::unfused; }, "norms in operators of their own"},
       {"loss", [](Plan& p) { p.job.cross_entropy = CrossEntropy::plain; }, "fused"},
+      {"gradient fusion", [](Plan& p) { p.job.gradient_accumulation_fusion = false; }, "gradient_accumulation_fusion"},
       {"packed",
        [](Plan& p) {
          p.job.packed = {{4, 1.0}};

@@ -89,7 +89,7 @@ void add_persistent(const LayerContext& c, const Program& program, Role& role) {
         Bytes(std::llround(c.low.weight * c.low.directions *
                            static_cast<double>(total.quantised_dense + total.quantised_expert))));
   }
-  if (s.dummy_weight_gradients)
+  if (s.dummy_weight_gradients && c.gradient_sum == 0)
     add("cached weight gradients", MemoryPart::temporaries, dummy_weight_gradients(c, program, role));
   const bool has_head = role.stage == program.stages - 1;
   add("workspaces", MemoryPart::temporaries, workspace_of(c, has_head ? s.workspace_head : s.workspace));

@@ -234,7 +234,8 @@ void Head::backward(BlockBuilder& b, int residual_gradient, int grad_input) {
       Op& op = b.compute(Segment::head, {gathered, grad_logits, grad_norm}, {},
                          {gemm(c, c.tokens, head_.out, h, GemmRole::weight_gradient)});
       if (head_.weight >= 0) op.weight_gradients = {head_.weight};
-      if (c.semantics->head_weight_gradient_copy) op.scratch = Bytes(head_.out * h * c.width);
+      const Bytes gradient = sum_gradient(c, static_cast<double>(head_.out) * static_cast<double>(h), op);
+      if (c.semantics->head_weight_gradient_copy) op.scratch = std::max(gradient, Bytes(head_.out * h * c.width));
     });
   });
   norm_backward(b, norm_, share, residual_gradient, grad_input);

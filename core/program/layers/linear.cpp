@@ -225,6 +225,13 @@ void row_input_gradient(BlockBuilder& b, const Linear& linear, const tensor::Ent
   }
 }
 
+Bytes sum_gradient(const LayerContext& c, double weights, Op& op) {
+  if (!(c.gradient_sum > 0)) return Bytes(0);
+  op.kernels.push_back(traffic(c, c.gradient_sum * weights));
+  op.kernels.back().heads = 1; // one large operator: nothing is lost beyond what it moves, as over scores
+  return Bytes(std::llround(static_cast<double>(c.width) * weights));
+}
+
 void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, int grad_output) {
   if (!needs_input(b, linear)) return;
   in_weight_pass(b, [&] {
@@ -236,18 +243,13 @@ void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, in
     std::vector<Kernel> kernels;
     if (casts) kernels.push_back(quantisation(c, elements));
     kernels.push_back(gemm(c, linear.tokens, linear.out, linear.in, GemmRole::weight_gradient, linear.low));
-    const double weights = elements_of(linear.in, linear.out);
-    if (c.gradient_sum > 0) {
-      kernels.push_back(traffic(c, c.gradient_sum * weights));
-      kernels.back().heads = 1; // one large operator: nothing is lost beyond what it moves, as over scores
-    }
     Op& op = b.compute(linear.segment, {input, grad_output}, {}, std::move(kernels));
     op.weight_gradients = {linear.weight};
     // The quantised gradient of the output, transposed where the products need it so, outlives the input gradient.
     if (linear.low)
       op.scratch = quantised_bytes(c, elements_of(linear.tokens, linear.out), 1) +
                    (casts ? quantised_bytes(c, elements, 1) : Bytes(0));
-    if (c.gradient_sum > 0) op.scratch += Bytes(std::llround(static_cast<double>(c.width) * weights));
+    op.scratch += sum_gradient(c, elements_of(linear.in, linear.out), op);
   });
 }
 

@@ -68,6 +68,9 @@ int row_forward(BlockBuilder& b, const Linear& linear, int input, int partial, c
 [[nodiscard]] tensor::Entry begin_row_backward(BlockBuilder& b, const Linear& linear, int grad_shard,
                                                const std::string& name);
 void row_input_gradient(BlockBuilder& b, const Linear& linear, const tensor::Entry& entry, int grad_input);
+/// Where the product of a weight gradient does not add to the buffer itself (`LayerContext::gradient_sum`): the kernel
+/// that adds `weights` elements, in `op`. Returns what the gradient takes between the two.
+[[nodiscard]] Bytes sum_gradient(const LayerContext& context, double weights, Op& op);
 /// dW += dOutputᵀ input. Emitted as W: a split backward runs it apart.
 void linear_weight_gradient(BlockBuilder& b, const Linear& linear, int input, int grad_output);
 

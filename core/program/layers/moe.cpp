@@ -244,6 +244,8 @@ private:
       if (low_)
         op.scratch =
             Bytes(std::llround(static_cast<double>(sizes_.received) * static_cast<double>(n) * c.low.activation));
+      op.scratch +=
+          sum_gradient(c, static_cast<double>(sizes_.experts) * static_cast<double>(n) * static_cast<double>(k), op);
     });
   }
 

@@ -148,6 +148,36 @@ TEST(EagerOperators, AddGradientsInAKernelOfTheirOwn) {
   EXPECT_EQ(sums(), 0) << "the only gradient is kept as it is";
 }
 
+// --no-gradient-accumulation-fusion of Megatron-Core: its hook adds a 16-bit gradient to an fp32 buffer (2 + 4 + 4
+// bytes a weight), of every micro-batch, of layers, experts and head; TransformerEngine then caches no gradient.
+TEST(GradientAccumulationFusion, LeftOutAddsTenBytesPerWeight) {
+  Plan p = plan(llama3(4096, 32, 14336, 1), 1, 8192, 2);
+  const Semantics s = megatron();
+  const auto added = [&](const Block& block) {
+    double bytes = 0;
+    for (const Op& op : block.backward)
+      if (!op.weight_gradients.empty() && !op.kernels.empty() && op.kernels.back().heads == 1)
+        bytes += op.kernels.back().bytes;
+    return bytes;
+  };
+  const auto head = [&] { return make_head(make_context(p.model, p.job, s, p.layout, p.cluster.device, false)); };
+  const auto cached = [&] {
+    const Program program = lower(p, s);
+    for (const Persistent& item : program.roles.front().persistent)
+      if (item.name == "cached weight gradients") return item.bytes;
+    return Bytes(0);
+  };
+  EXPECT_EQ(added(layer_of(p, s)), 0);
+  EXPECT_GT(cached().value, 0);
+  p.job.gradient_accumulation_fusion = true;
+  EXPECT_EQ(added(layer_of(p, s)), 0);
+  p.job.gradient_accumulation_fusion = false;
+  const double weights = 4096.0 * (4096 + 2 * 1024) + 4096.0 * 4096 + 3 * 4096.0 * 14336;
+  EXPECT_DOUBLE_EQ(added(layer_of(p, s)), 10 * weights);
+  EXPECT_DOUBLE_EQ(added(head()), 10.0 * 4096 * static_cast<double>(padded_vocab(p.model, p.job, s, 1)));
+  EXPECT_EQ(cached(), Bytes(0));
+}
+
 // Aleph-Alpha/scaling@78489292b core/optimizer/allreduce.py: whole gradients are cast and summed in fp32 after the
 // backward, also where the optimizer's state is sharded. Megatron-Core scatters sums of the gradient's own type.
 TEST(ReductionAfterTheBackward, SumsWholeGradientsInFp32) {

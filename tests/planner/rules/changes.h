@@ -107,6 +107,11 @@ inline bool apply_one(const std::string& key, const std::string& value, Plan& pl
     return set_named<RecomputeKind, 4>(l.recompute.kind, value);
   }
   if (key == "recompute.modules") return set_list<RecomputeModule, 6>(l.recompute.modules, value);
+  if (key == "gradient_accumulation_fusion") {
+    job.gradient_accumulation_fusion.reset();
+    if (value == "false") job.gradient_accumulation_fusion = false;
+    return value == "false" || value == "none";
+  }
   if (key == "lora" && value == "none") {
     job.lora.reset();
     return true;

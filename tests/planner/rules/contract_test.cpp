@@ -38,6 +38,9 @@ std::vector<Case> settings() {
   Plan matrices = plan_of("llama3-8b", "dgx-h100", 64, 4096, 256);
   matrices.job.optimizer.kind = OptimizerKind::muon;
   list.push_back({"muon", matrices});
+  Plan apart = plan_of("llama3-8b", "dgx-h100", 64, 4096, 256);
+  apart.job.gradient_accumulation_fusion = true;
+  list.push_back({"fused sums of gradients", apart});
   Plan unfused = plan_of("llama3-8b", "dgx-h100", 64, 4096, 256);
   unfused.job.attention = AttentionKernel::unfused;
   unfused.job.precision = Precision::nvfp4;
