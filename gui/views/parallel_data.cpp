@@ -2,7 +2,10 @@
 #include "gui/views/parallel_data.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -61,6 +64,39 @@ std::vector<Column> columns_of(const Session& session) {
         column.values.push_back(
             number_of(*column.field, session.results().study, session.rows()[static_cast<std::size_t>(shown[i])]));
   return columns;
+}
+
+/// Places of all rows. Most fields have few values, and a logarithm takes longer than to look one up.
+std::vector<float> places_of(const ParallelAxis& axis, const std::vector<double>& column) {
+  struct Known {
+    double value = std::numeric_limits<double>::quiet_NaN();
+    float place = 0;
+  };
+  constexpr int kBits = 6;
+  std::array<Known, 1U << kBits> known;
+  std::vector<float> places(column.size());
+  for (std::size_t i = 0; i < column.size(); ++i) {
+    const double value = column[i];
+    if (std::isnan(value)) {
+      places[i] = std::numeric_limits<float>::quiet_NaN();
+      continue;
+    }
+    Known& entry = known[std::bit_cast<std::uint64_t>(value) * 0x9e3779b97f4a7c15U >> (64 - kBits)];
+    if (entry.value != value) entry = {value, static_cast<float>(axis.place(value))};
+    places[i] = entry.place;
+  }
+  return places;
+}
+
+/// Pixels from the top, -1 where there is no value.
+std::vector<int> pixels_of(const ParallelAxis& axis, int height) {
+  std::vector<int> pixels(axis.places.size());
+  const auto last = static_cast<float>(height - 1);
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const float place = axis.places[i];
+    pixels[i] = std::isnan(place) ? -1 : static_cast<int>((1 - std::clamp(place, 0.0F, 1.0F)) * last + 0.5F);
+  }
+  return pixels;
 }
 
 } // namespace
@@ -127,10 +163,7 @@ ParallelData parallel_data(const Session& session, const ParallelArrangement& ar
   if (entries.size() > kMostAxes) // the figures at the end stay
     entries.erase(entries.begin() + static_cast<std::ptrdiff_t>(kMostAxes) - 2, entries.end() - 2);
   for (Entry& entry : entries) {
-    entry.axis.places.reserve(entry.column.size());
-    for (const double value : entry.column)
-      entry.axis.places.push_back(std::isnan(value) ? std::numeric_limits<float>::quiet_NaN()
-                                                    : static_cast<float>(entry.axis.place(value)));
+    entry.axis.places = places_of(entry.axis, entry.column);
     data.axes.push_back(std::move(entry.axis));
   }
   return data;
@@ -165,33 +198,37 @@ std::string brush_text(const ParallelAxis& axis, double from, double to) {
 std::vector<std::uint32_t> line_density(const std::vector<ParallelAxis>& axes, const std::vector<double>& x, int width,
                                         int height) {
   const auto rows = static_cast<std::size_t>(height);
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(width) * rows, 0);
+  const auto columns = static_cast<std::size_t>(width);
+  std::vector<std::uint32_t> counts(columns * rows, 0);
+  if (axes.size() < 2) return counts;
   // Most fields have few values: lines between the same two pixels are drawn once, with their number.
   std::vector<std::uint32_t> alike(rows * rows, 0);
   std::vector<std::uint32_t> met;
-  const auto pixel = [height](float place) {
-    return static_cast<std::uint32_t>(
-        std::clamp(std::lround((1 - double(place)) * (height - 1)), 0L, long(height) - 1));
-  };
+  std::vector<int> left;
+  std::vector<int> right = pixels_of(axes.front(), height);
   for (std::size_t a = 0; a + 1 < axes.size(); ++a) {
-    const int from = std::clamp(static_cast<int>(x[a]), 0, width - 1);
-    const int to = std::clamp(static_cast<int>(x[a + 1]), 0, width - 1);
+    left.swap(right);
+    right = pixels_of(axes[a + 1], height);
+    const double start = std::floor(x[a]);
+    const double length = std::floor(x[a + 1]) - start;
+    const int from = std::clamp(static_cast<int>(start), 0, width - 1);
+    const int to = std::clamp(static_cast<int>(start + length), 0, width - 1);
     if (to <= from) continue;
-    const auto& left = axes[a].places;
-    const auto& right = axes[a + 1].places;
     for (std::size_t i = 0; i < left.size(); ++i) {
-      if (std::isnan(left[i]) || std::isnan(right[i])) continue;
-      const std::uint32_t line = pixel(left[i]) * static_cast<std::uint32_t>(height) + pixel(right[i]);
+      if (left[i] < 0 || right[i] < 0) continue;
+      const std::uint32_t line = static_cast<std::uint32_t>(left[i] * height + right[i]);
       if (alike[line]++ == 0) met.push_back(line);
     }
+    constexpr double kOne = 65536; // of heights with sixteen binary places
     for (const std::uint32_t line : met) {
       const std::uint32_t number = std::exchange(alike[line], 0);
-      double y = double(line / static_cast<std::uint32_t>(height));
-      const double step = (double(line % static_cast<std::uint32_t>(height)) - y) / (x[a + 1] - x[a]);
-      for (int column = from; column < to; ++column, y += step) {
-        const auto row = static_cast<std::size_t>(std::clamp(static_cast<int>(y + 0.5), 0, height - 1));
-        counts[row * static_cast<std::size_t>(width) + static_cast<std::size_t>(column)] += number;
-      }
+      const double top = line / static_cast<std::uint32_t>(height);
+      const double slope = (line % static_cast<std::uint32_t>(height) - top) / length;
+      auto y = static_cast<std::int32_t>((top + slope * (from - start) + 0.5) * kOne);
+      const auto step = static_cast<std::int32_t>(slope * kOne);
+      for (std::size_t column = static_cast<std::size_t>(from); column < static_cast<std::size_t>(to);
+           ++column, y += step)
+        counts[static_cast<std::size_t>(y >> 16) * columns + column] += number;
     }
     met.clear();
   }
