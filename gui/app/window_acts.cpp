@@ -4,6 +4,7 @@
 
 #include "core/base/json.h"
 #include "gui/app/main_window.h"
+#include "gui/model/traffic.h"
 #include "gui/views/program.h"
 
 /// What the window does that takes time or can be taken back.
@@ -67,7 +68,7 @@ void MainWindow::play() {
 void MainWindow::play_on() {
   const auto detail = session_.detail(session_.current());
   if (!detail) return; // it is being replayed
-  const double end = detail->simulation ? detail->simulation->step_time.value : 0;
+  const double end = detail->simulation ? end_of(*detail->simulation) : 0;
   if (!(end > 0)) return player_->stop();
   const double next = std::max(0.0, session_.moment()) + end * kFrameMilliseconds / kStepPlays;
   session_.set_moment(next > end ? 0 : next);

@@ -21,6 +21,12 @@ std::optional<Group> group_of(TimePart part) {
 
 } // namespace
 
+double end_of(const Simulation& simulation) {
+  double end = simulation.step_time.value;
+  for (const StageRun& stage : simulation.stages) end = std::max(end, stage.finish);
+  return end;
+}
+
 void Traffic::merge(std::vector<Interval>& intervals) {
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.start < b.start; });
   std::size_t last = 0;
@@ -40,7 +46,7 @@ bool Traffic::covers(const std::vector<Interval>& busy, double seconds) {
 }
 
 Traffic::Traffic(const Simulation& simulation, const Mesh& mesh)
-    : stages_(simulation.stages.size()), end_(simulation.step_time.value),
+    : stages_(simulation.stages.size()), step_(simulation.step_time.value), end_(end_of(simulation)),
       tiers_(static_cast<int>(mesh.fanouts().size())) {
   for (const TimelineEvent& event : simulation.events) {
     if (event.lane == Lane::compute || event.end <= event.start) continue;
@@ -77,7 +83,7 @@ double Traffic::share(int tier, double seconds) const {
 }
 
 double Traffic::average(int tier) const {
-  if (stages_.empty() || !(end_ > 0)) return 0;
+  if (stages_.empty() || !(step_ > 0)) return 0;
   double seconds = 0;
   for (const auto& lines : stages_) {
     std::vector<Interval> all;
@@ -86,7 +92,7 @@ double Traffic::average(int tier) const {
     merge(all);
     for (const Interval& interval : all) seconds += interval.end - interval.start;
   }
-  return seconds / end_ / double(stages_.size());
+  return seconds / step_ / double(stages_.size());
 }
 
 } // namespace foretrain::gui

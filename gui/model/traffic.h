@@ -9,6 +9,9 @@
 
 namespace foretrain::gui {
 
+/// s until all stages are done: the step, or more where they do not wait for one another at its end.
+[[nodiscard]] double end_of(const Simulation& simulation);
+
 /// Which links the ranks of each stage use when, from the replay of a step. The ranks of a stage do the same at the
 /// same time; a group uses the links of the outermost tier that it crosses.
 class Traffic {
@@ -22,7 +25,7 @@ public:
   Traffic() = default;
   Traffic(const Simulation& simulation, const Mesh& mesh);
 
-  [[nodiscard]] double end() const { return end_; } ///< s
+  [[nodiscard]] double end() const { return end_; } ///< s, of all stages
   /// What a stage's ranks transfer at a time.
   [[nodiscard]] std::vector<Use> at(int stage, double seconds) const;
   /// Share of the devices whose links of a tier carry something at a time, 0 … 1.
@@ -45,6 +48,7 @@ private:
   static void merge(std::vector<Interval>& intervals);
 
   std::vector<std::vector<Line>> stages_;
+  double step_ = 0; ///< s: less than `end_` where stages do not wait for one another
   double end_ = 0;
   int tiers_ = 1;
 };

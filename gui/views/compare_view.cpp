@@ -54,7 +54,12 @@ protected:
                    QRectF(8 + box.start * scale, top + height * double(s), std::max(1.0, (box.end - box.start) * scale),
                           std::max(1.0, height - 1)));
       painter.setPen(QPen(theme->line, 0));
-      painter.drawRect(QRectF(8, top, entry.timeline.end * scale, height * double(entry.timeline.stages.size())));
+      if (!entry.timeline.apart())
+        painter.drawRect(QRectF(8, top, entry.timeline.end * scale, height * double(entry.timeline.stages.size())));
+      else
+        for (std::size_t s = 0; s < entry.timeline.stages.size(); ++s) // each has a step of its own
+          painter.drawRect(QRectF(8 + entry.timeline.stages[s].begin * scale, top + height * double(s),
+                                  entry.timeline.step * scale, height));
       y += room;
     }
   }
@@ -114,17 +119,20 @@ private:
     return field.get(view);
   }
 
-  /// Pinned rows, the baseline first; without pins the current row and what it is measured against.
+  /// Pinned rows, the baseline first; without pins the current row. At least two where there are two.
   [[nodiscard]] std::vector<int> compared() const {
     std::vector<int> rows = session().pinned_rows();
-    if (rows.empty() && session().current() >= 0) {
-      rows = {session().current()};
-      if (const int other = session().reference_for(session().current()); other >= 0) rows.push_back(other);
-    }
+    if (rows.empty() && session().current() >= 0) rows = {session().current()};
     if (const int baseline = session().baseline(); baseline >= 0) {
       std::erase(rows, baseline);
       rows.insert(rows.begin(), baseline);
     }
+    // One alone is compared with what is looked at, or with what that is measured against.
+    const auto add = [&rows](int row) {
+      if (row >= 0 && std::find(rows.begin(), rows.end(), row) == rows.end()) rows.push_back(row);
+    };
+    if (rows.size() == 1) add(session().current());
+    if (rows.size() == 1) add(session().reference_for(rows.front()));
     if (rows.size() > kMostColumns) rows.resize(kMostColumns);
     return rows;
   }
@@ -142,6 +150,7 @@ private:
     QStringList names;
     for (const Field& field : fields()) {
       if (rows_.empty()) break;
+      if (field.id == "recompute") continue; // the next field says it with its method and modules
       const FieldValue first = value(field, rows_.front());
       const bool differs = std::any_of(rows_.begin(), rows_.end(), [&](int row) { return value(field, row) != first; });
       if (!differs && !all_->isChecked()) continue;

@@ -5,6 +5,9 @@
 #include <cctype>
 
 namespace foretrain::gui {
+namespace {
+constexpr double kSameEnd = 1e-9; ///< of sums of durations
+} // namespace
 
 PassKind pass_of(const TimelineEvent& event) {
   if (event.lane != Lane::compute) return PassKind::transfer;
@@ -53,7 +56,8 @@ bool splits_backward(const Layout& layout) {
 
 Timeline timeline_of(const Simulation& simulation, bool splits_backward) {
   Timeline timeline;
-  timeline.end = simulation.step_time.value;
+  timeline.step = simulation.step_time.value;
+  timeline.end = timeline.step;
   timeline.stages.resize(simulation.stages.size());
   timeline.kinds.assign(kPassKinds.size(), false);
   std::array<bool, kLanes> used{};
@@ -70,7 +74,7 @@ Timeline timeline_of(const Simulation& simulation, bool splits_backward) {
     const Span span{event.start, event.end, static_cast<int>(kind), event.micro_batch, static_cast<int>(i)};
     Timeline::Stage& stage = timeline.stages[static_cast<std::size_t>(event.stage)];
     timeline.kinds[static_cast<std::size_t>(kind)] = true;
-    timeline.end = std::max(timeline.end, event.end);
+    if (event.end > timeline.end * (1 + kSameEnd)) timeline.end = event.end;
     if (event.lane == Lane::compute) {
       stage.passes.push_back(span);
       continue;
@@ -81,7 +85,8 @@ Timeline timeline_of(const Simulation& simulation, bool splits_backward) {
   const auto by_start = [](const Span& a, const Span& b) { return a.start < b.start; };
   for (Timeline::Stage& stage : timeline.stages) {
     std::stable_sort(stage.passes.begin(), stage.passes.end(), by_start);
-    stage.idle = idle_time(stage.passes, 0, timeline.end);
+    if (timeline.apart() && !stage.passes.empty()) stage.begin = stage.passes.front().start;
+    stage.idle = std::max(0.0, timeline.step - timeline.end + idle_time(stage.passes, 0, timeline.end));
     stage.passes = joined(stage.passes, timeline.end * 2e-3);
     for (auto& lane : stage.beside) std::stable_sort(lane.begin(), lane.end(), by_start);
   }

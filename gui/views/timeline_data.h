@@ -17,17 +17,22 @@ enum class PassKind { forward, backward, input, weight, recompute, step, transfe
 inline constexpr std::array kPassKinds = {PassKind::forward,   PassKind::backward, PassKind::input,   PassKind::weight,
                                           PassKind::recompute, PassKind::step,     PassKind::transfer};
 
-/// A simulation made ready for drawing: per stage its compute passes, its ops and its transfers per lane.
+/// A simulation made ready for drawing: per stage its compute passes, its ops and its transfers per lane. Stages that
+/// do not wait for one another at the step's end go on with the next step: a stage's own step lasts `step` from its
+/// first pass, and what all do together takes longer.
 struct Timeline {
   struct Stage {
     std::vector<Span> passes;              ///< compute, ops of a pass joined
-    double idle = 0;                       ///< s without compute
+    double begin = 0;                      ///< s, of its own step
+    double idle = 0;                       ///< s of its step without compute
     std::vector<std::vector<Span>> beside; ///< lanes of `lanes`
   };
   std::vector<Stage> stages;
   std::vector<Lane> lanes; ///< beside compute, those in use
   std::vector<bool> kinds; ///< in use, by PassKind
-  double end = 0;          ///< s
+  double step = 0;         ///< s, of every stage
+  double end = 0;          ///< s, of what is drawn: the step, or more where `apart`
+  [[nodiscard]] bool apart() const { return end > step; }
 };
 
 /// A micro-batch on its way from one stage to the next.

@@ -205,6 +205,8 @@ private:
     AxisLook x;
     const bool seconds = timeline_.end >= 10;
     x.title = seconds ? QStringLiteral("time in the step (s)") : QStringLiteral("time in the step (ms)");
+    if (timeline_.apart())
+      x.title += QStringLiteral(" · each stage’s own step takes %1").arg(text_of(short_seconds(timeline_.step)));
     const double forecast = detail_->prediction.step_time.value;
     if (const double more = forecast - detail_->simulation->step_time.value; more > 1e-3 * forecast)
       x.title += QStringLiteral(" · the forecast of %1 adds %2 for slower ranks and the host")
@@ -219,7 +221,7 @@ private:
       QString name = QStringLiteral("stage %1").arg(i);
       if (const double idle = timeline_.stages[i].idle; row > 2.2 * fontMetrics().height())
         name += QStringLiteral("\nno compute %1, %2 %")
-                    .arg(text_of(short_seconds(idle)), text_of(short_number(idle / timeline_.end * 100)));
+                    .arg(text_of(short_seconds(idle)), text_of(short_number(idle / timeline_.step * 100)));
       y.ticks.emplace_back(double(i) + 0.5, name);
     }
     y.ticks.emplace_back(stages + kMemoryRows / 2 + 0.1, QStringLiteral("memory"));
@@ -229,6 +231,8 @@ private:
     for (const PassKind kind : kPassKinds)
       if (timeline_.kinds[static_cast<std::size_t>(kind)])
         legend.push_back({shade(static_cast<int>(kind)), kind_name(kind), LegendEntry::Shape::box});
+    if (timeline_.apart())
+      legend.push_back({theme().line, QStringLiteral("hatched: steps before and after"), LegendEntry::Shape::box});
     chart_->set_legend(std::move(legend));
   }
 
@@ -237,6 +241,7 @@ private:
     painter.setClipRect(frame.area);
     painter.setRenderHint(QPainter::Antialiasing, false);
     for (std::size_t s = 0; s < timeline_.stages.size(); ++s) {
+      if (timeline_.apart()) paint_other_steps(painter, frame, s);
       paint_lane(painter, frame, timeline_.stages[s].passes, lane_top(s, -1), lane_bottom(s, -1), true);
       for (std::size_t lane = 0; lane < timeline_.lanes.size(); ++lane)
         paint_lane(painter, frame, timeline_.stages[s].beside[lane], lane_top(s, static_cast<int>(lane)),
@@ -245,6 +250,19 @@ private:
     paint_memory(painter, frame, theme(), *detail_->simulation, memory_top(), memory_top() + kMemoryRows, capacity());
     paint_map(painter, frame);
     painter.setClipping(false);
+  }
+
+  /// Before and after a stage's own step it works on the steps beside it.
+  void paint_other_steps(QPainter& painter, const Frame& frame, std::size_t stage) const {
+    const double begin = timeline_.stages[stage].begin;
+    const QRectF row(QPointF(frame.area.left(), frame.y(lane_top(stage, -1))),
+                     QPointF(frame.area.right(), frame.y(lane_bottom(stage, -1))));
+    QRectF before = row;
+    before.setRight(frame.x(begin));
+    QRectF after = row;
+    after.setLeft(frame.x(begin + timeline_.step));
+    for (const QRectF& other : {before.intersected(row), after.intersected(row)})
+      if (other.isValid()) painter.fillRect(other, QBrush(theme().line, Qt::BDiagPattern));
   }
 
   void paint_lane(QPainter& painter, const Frame& frame, const std::vector<Span>& spans, double top, double bottom,

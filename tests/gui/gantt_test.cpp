@@ -28,6 +28,22 @@ TEST(LineDensity, CountsEveryLineInEveryColumn) {
   EXPECT_EQ(counts[0], 1U) << "one at the head";
 }
 
+TEST(LineDensity, LinesGoOnWhereAnAxisIsOutsideThePicture) {
+  std::vector<ParallelAxis> axes(2);
+  axes[0].places = {0};
+  axes[1].places = {1};
+  constexpr int kWidth = 20;
+  constexpr int kHeight = 41;
+  const auto counts = line_density(axes, {-20, 20}, kWidth, kHeight); // the left half is not shown
+  const auto row_in = [&](int column) {
+    for (int row = 0; row < kHeight; ++row)
+      if (counts[static_cast<std::size_t>(row * kWidth + column)] > 0) return row;
+    return -1;
+  };
+  EXPECT_EQ(row_in(0), 20) << "half of its height";
+  EXPECT_EQ(row_in(10), 10);
+}
+
 TEST(ParallelAxes, LogarithmicOnesSpreadFactorsEvenly) {
   ParallelAxis axis;
   axis.low = 1;
@@ -54,6 +70,41 @@ TEST(Timeline, AMicroBatchHopsForwardThroughTheChunksAndBack) {
   const std::vector<Hop> hops = {{0, 1, 1, 2}, {1, 3, 0, 4}, {0, 5, 1, 6}, {1, 9, 0, 10}};
   EXPECT_EQ(hops_of(timeline, 0), hops);
   EXPECT_TRUE(hops_of(timeline, 1).empty());
+}
+
+/// Two stages whose steps of six seconds begin two seconds apart, as under post-validation of the optimizer.
+Simulation staggered() {
+  Simulation simulation;
+  simulation.step_time = Seconds(6);
+  simulation.stages.resize(2);
+  const auto pass = [&](int stage, const char* name, double start, double end, int micro_batch) {
+    simulation.events.push_back({stage, Lane::compute, TimePart::compute, name, start, end, micro_batch, 0});
+  };
+  pass(0, "0 F", 0, 2, 0);
+  pass(0, "0 B", 4, 6, 0);
+  pass(1, "0 F", 2, 5, 0);
+  pass(1, "0 B", 5, 8, 0);
+  return simulation;
+}
+
+TEST(Timeline, StagesThatDoNotWaitHaveStepsOfTheirOwn) {
+  const Timeline timeline = timeline_of(staggered(), false);
+  EXPECT_TRUE(timeline.apart());
+  EXPECT_DOUBLE_EQ(timeline.step, 6);
+  EXPECT_DOUBLE_EQ(timeline.end, 8) << "all that is drawn";
+  EXPECT_DOUBLE_EQ(timeline.stages[0].begin, 0);
+  EXPECT_DOUBLE_EQ(timeline.stages[1].begin, 2);
+  EXPECT_DOUBLE_EQ(timeline.stages[0].idle, 2) << "of its own step, not of the eight seconds";
+  EXPECT_DOUBLE_EQ(timeline.stages[1].idle, 0);
+}
+
+TEST(Timeline, StagesThatEndTogetherHaveOneStep) {
+  Simulation simulation = staggered();
+  simulation.step_time = Seconds(8 * (1 - 1e-12)); // sums of durations differ in their last digits
+  const Timeline timeline = timeline_of(simulation, false);
+  EXPECT_FALSE(timeline.apart());
+  EXPECT_NEAR(timeline.stages[0].idle, 4, 1e-9);
+  EXPECT_DOUBLE_EQ(timeline.stages[1].begin, 0);
 }
 
 std::vector<Span> even_lane(int count, double length, double gap) {

@@ -46,5 +46,12 @@ TEST_F(TrafficTest, AveragesOverTheStepWithoutCountingTwice) {
   EXPECT_DOUBLE_EQ(Traffic().average(0), 0);
 }
 
+TEST_F(TrafficTest, LastsUntilAllStagesAreDoneAndAveragesOverOneStep) {
+  simulation.stages[1].finish = 14; // it began its step at four, and no stage waits for it
+  const Traffic traffic(simulation, Mesh(layout, {4, 2}));
+  EXPECT_DOUBLE_EQ(traffic.end(), 14);
+  EXPECT_DOUBLE_EQ(traffic.average(0), (3.0 + 1.0) / 2 / 10);
+}
+
 } // namespace
 } // namespace foretrain::gui
