@@ -3,6 +3,7 @@
 
 #include "core/spec/io.h"
 #include "db/store.h"
+#include "planner/finish.h"
 
 namespace foretrain::gui {
 namespace {
@@ -23,6 +24,27 @@ Row stored_row(RankedRow stored) {
   row.prediction = std::move(stored.prediction);
   return row;
 }
+
+/// What a file does not keep of rows that were not predicted in full: their utilisation, by the tensor-parallel degree.
+class SlotsUtilisation {
+public:
+  SlotsUtilisation(const Study& study, const DataFolder& data)
+      : study_(study), semantics_(data.semantics(study.job.semantics)) {}
+  void fill(Row& row) {
+    if (!semantics_ || row.prediction) return;
+    const int tp = row.layout.tp;
+    auto known = by_tp_.find(tp);
+    if (known == by_tp_.end())
+      known = by_tp_.emplace(tp, Utilisation(study_.model, study_.cluster, study_.job, *semantics_, tp)).first;
+    row.slots.tflops_per_device = known->second.tflops_per_device(row.slots.step_seconds);
+    row.slots.mfu_percent = known->second.mfu_percent(row.slots.step_seconds);
+  }
+
+private:
+  const Study& study_;
+  Result<Semantics> semantics_;
+  std::map<int, Utilisation> by_tp_;
+};
 
 /// A file of an older program is brought forward, if it may be written.
 Result<Store> open_to_read(const std::filesystem::path& path, const DataFolder& data) {
@@ -139,8 +161,10 @@ void SessionFile::read_rows(const std::filesystem::path& path, std::int64_t stud
       mark_front(part->rows);
       deliver(std::shared_ptr<const Results>(std::move(part)), last);
     };
+    SlotsUtilisation utilisation(all->study, environment_.data);
     const auto read = store->each_ranked(StudyId{study}, all->study.objective, [&](RankedRow row) {
       all->rows.push_back(stored_row(std::move(row)));
+      utilisation.fill(all->rows.back());
       if (all->rows.size() == kFirstPage) share(std::make_shared<Results>(*all), false);
       return !stop.stop_requested();
     });

@@ -42,6 +42,9 @@ TEST(SessionFile, BringsEverythingBack) {
   EXPECT_EQ(again.edits().pins.size(), 1U);
   EXPECT_FALSE(again.stale());
   EXPECT_FALSE(again.results().rejected.empty());
+  const Field& mfu = *find_field("mfu_percent");
+  for (const Row& row : again.rows())
+    ASSERT_GT(number_of(mfu, again.results().study, row), 0) << "also of rows that were not predicted in full";
 }
 
 void make_session(const std::filesystem::path& path, int rows) {
