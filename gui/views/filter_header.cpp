@@ -56,7 +56,8 @@ void FilterHeader::set_boxes(const std::vector<std::pair<QString, QString>>& col
 void FilterHeader::set_error(int column, const QString& error) {
   if (column < 0 || column >= static_cast<int>(boxes_.size())) return;
   QLineEdit* box = boxes_[static_cast<std::size_t>(column)];
-  box->setStyleSheet(error.isEmpty() ? QString() : QStringLiteral("QLineEdit { border: 1px solid #d55e00; }"));
+  box->setStyleSheet(error.isEmpty() ? QString()
+                                     : QStringLiteral("QLineEdit { border: 1px solid %1; }").arg(error_color_.name()));
   box->setToolTip(error.isEmpty() ? box->whatsThis() : error);
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include <QColor>
 #include <QHeaderView>
 
 class QLineEdit;
@@ -21,6 +22,7 @@ public:
   void set_boxes(const std::vector<std::pair<QString, QString>>& names_and_texts, const QString& help);
   /// Marks a box whose text does not read; empty error: it does.
   void set_error(int column, const QString& error);
+  void set_error_color(const QColor& color) { error_color_ = color; }
   void focus_box(int column);
 
   std::function<void(int column, const QString& text)> typed;
@@ -36,6 +38,7 @@ private:
 
   std::vector<QLineEdit*> boxes_;
   QTimer* timer_ = nullptr;
+  QColor error_color_;
   std::vector<int> waiting_; ///< columns with text that was not handed on
 };
 

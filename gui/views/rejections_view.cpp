@@ -52,7 +52,10 @@ public:
     splitter_->addWidget(rules_);
     splitter_->addWidget(misses_);
     layout->addWidget(splitter_, 1);
-    connect(splitter_, &QSplitter::splitterMoved, this, [this] { moved_ = true; });
+    connect(splitter_, &QSplitter::splitterMoved, this, [this] {
+      moved_ = true;
+      fit_layouts();
+    });
     setFocusProxy(rules_);
     rules_->setHeaderLabels({QStringLiteral("Rule or bound"), QStringLiteral("Layouts"), QStringLiteral("Left")});
     rules_->setAccessibleName(QStringLiteral("Layouts left out, by rule"));
@@ -65,6 +68,9 @@ public:
     misses_->setRootIsDecorated(false);
     misses_->setSelectionMode(QAbstractItemView::ExtendedSelection);
     connect(rules_, &QTreeWidget::itemSelectionChanged, this, [this] { show_misses(); });
+    connect(misses_->header(), &QHeaderView::sectionResized, this, [this](int column) {
+      if (column == 0 && !fitting_) layouts_by_hand_ = true;
+    });
   }
 
   void set_theme(const Theme& theme) override {
@@ -203,6 +209,19 @@ private:
     rules_->header()->setSectionResizeMode(0, QHeaderView::Stretch);
     const int own = std::min(wanted, width() / 2);
     splitter_->setSizes({own, std::max(1, width() - own)});
+    fit_layouts();
+  }
+
+  /// Layouts give way to the figures beside them, down to where they can still be told apart, until someone moves the
+  /// edge of their column.
+  void fit_layouts() {
+    if (layouts_by_hand_) return;
+    int beside = 0;
+    for (int column = 1; column <= 3; ++column) beside += misses_->columnWidth(column);
+    const int unit = fontMetrics().averageCharWidth();
+    fitting_ = true;
+    misses_->setColumnWidth(0, std::clamp(misses_->viewport()->width() - beside, unit * 22, unit * 58));
+    fitting_ = false;
   }
 
   void show_misses() {
@@ -225,7 +244,8 @@ private:
       item->setText(4, text_of(join(why.nearest, "; ")));
       item->setText(5, text_of(why.reason));
       for (const int column : {1, 2, 3}) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
-      for (int column = 0; column < 6; ++column) item->setToolTip(column, text_of(why.rule + ": " + why.reason));
+      item->setToolTip(0, item->text(0)); // in full where the column is narrow
+      for (int column = 1; column < 6; ++column) item->setToolTip(column, text_of(why.rule + ": " + why.reason));
     }
     if (misses_->topLevelItemCount() == 0) {
       auto* item = new QTreeWidgetItem(misses_, {session().results().enumerated == 0
@@ -235,7 +255,7 @@ private:
       item->setFirstColumnSpanned(true);
     }
     for (int column = 1; column < 5; ++column) misses_->resizeColumnToContents(column);
-    misses_->setColumnWidth(0, fontMetrics().averageCharWidth() * 58);
+    fit_layouts();
   }
 
   QLineEdit* question_ = new QLineEdit(this);
@@ -246,8 +266,10 @@ private:
   QSplitter* splitter_;
   QTreeWidget* rules_;
   QTreeWidget* misses_;
-  bool moved_ = false;  ///< the splitter, by hand
-  std::jthread thread_; ///< last: it is waited for first
+  bool moved_ = false;           ///< the splitter, by hand
+  bool fitting_ = false;         ///< this view sets widths
+  bool layouts_by_hand_ = false; ///< their column's width
+  std::jthread thread_;          ///< last: it is waited for first
 };
 
 } // namespace

@@ -43,6 +43,7 @@ public:
     table_->setColumnCount(6);
     table_->setHorizontalHeaderLabels({QStringLiteral("Layout"), QStringLiteral("Rank"), QStringLiteral("was"),
                                        QStringLiteral("Step"), QStringLiteral("Change"), QStringLiteral("Memory")});
+    table_->horizontalHeader()->setSectionResizeMode(0, QHeaderView::Stretch); // figures stay in sight
     table_->verticalHeader()->hide();
     table_->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 8);
     setFocusProxy(table_);
@@ -140,12 +141,13 @@ private:
                                  QString::fromStdString(short_bytes(now_[at].device_bytes))};
       for (int column = 0; column < cells.size(); ++column) {
         auto* item = new QTableWidgetItem(cells[column]);
+        if (column == 0) item->setToolTip(cells[column]);
         if (column > 0) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
         if (!now_[at].fits) item->setForeground(theme().bad);
         table_->setItem(static_cast<int>(i), column, item);
       }
     }
-    table_->resizeColumnsToContents();
+    for (int column = 1; column < table_->columnCount(); ++column) table_->resizeColumnToContents(column);
   }
 
   QWidget* sliders_;

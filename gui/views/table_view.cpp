@@ -102,6 +102,7 @@ public:
 
   void set_theme(const Theme& theme) override {
     painter_.theme = &theme;
+    header_->set_error_color(theme.bad);
     model_.set_theme(theme);
     View::set_theme(theme);
   }
@@ -132,8 +133,8 @@ protected:
     if ((changes & (kRowsChanged | kShownChanged | kProgressChanged | kStudyChanged)) != 0) say_why_empty();
     if ((changes & kPinsChanged) != 0) {
       model_.repaint();
-      if (deltas_ != (session().baseline() >= 0)) fit_columns(); // changes need room beside the values
-      deltas_ = session().baseline() >= 0;
+      if (baseline_ != session().baseline()) fit_columns(); // changes against it need room beside the values
+      baseline_ = session().baseline();
     }
     if ((changes & kSelectionChanged) != 0) {
       take_selection();
@@ -203,11 +204,14 @@ private:
       int width =
           metrics.horizontalAdvance(model_.headerData(column, Qt::Horizontal, Qt::DisplayRole).toString() + " ▲");
       const int looked_at = std::min(model_.rowCount(), 200);
-      for (int row = 0; row < looked_at; ++row)
-        width = std::max(width, metrics.horizontalAdvance(model_.index(row, column).data().toString()) + 6);
-      const bool deltas = session().baseline() >= 0 && better_direction(field_at(column)) != 0;
-      table_->setColumnWidth(column, std::max(width, metrics.horizontalAdvance("filter") + 6) + 14 +
-                                         (deltas ? metrics.horizontalAdvance("+100.0 % ") : 0));
+      for (int row = 0; row < looked_at; ++row) {
+        const QModelIndex cell = model_.index(row, column);
+        int text = metrics.horizontalAdvance(cell.data().toString()) + 6;
+        if (const QVariant delta = cell.data(TableModel::kDeltaRole); delta.isValid())
+          text += metrics.horizontalAdvance(QString::fromStdString(signed_percent(delta.toDouble())) + "  ");
+        width = std::max(width, text);
+      }
+      table_->setColumnWidth(column, std::max(width, metrics.horizontalAdvance("filter") + 6) + 14);
     }
   }
 
@@ -296,7 +300,7 @@ private:
   QTableView* table_;
   FilterHeader* header_;
   QLabel* empty_;
-  bool deltas_ = false;
+  int baseline_ = -1; ///< that columns leave room for
 };
 
 } // namespace
