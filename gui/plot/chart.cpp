@@ -20,6 +20,7 @@ Chart::Chart(QWidget* parent) : QWidget(parent), parts_(std::make_unique<Parts>(
   plot->layer("highlights")->setMode(QCPLayer::lmBuffered);
   add_painting(*plot, "marks", [this](QPainter& painter) { paint_layer(painter, false); });
   add_painting(*plot, "highlights", [this](QPainter& painter) { paint_layer(painter, true); });
+  QObject::connect(plot, &QCustomPlot::afterLayout, this, [this] { fit_titles(); });
   plot->setMouseTracking(true);
   plot->installEventFilter(this);
   plot->setFocusPolicy(Qt::StrongFocus);
@@ -168,16 +169,25 @@ void Chart::redraw() {
 
 void Chart::make_room(QSize plot_size) {
   const int lines = legend_lines(font(), parts_->legend, std::max(60.0, plot_size.width() - 90.0));
+  parts_->plot->axisRect()->setMinimumMargins(QMargins(10, 8 + lines * (QFontMetrics(font()).height() + 2), 14, 10));
+}
+
+/// Titles stand in the middle of their axes: each may be as long as leaves both of its ends on the plot.
+void Chart::fit_titles() {
   const QFontMetrics metrics(font());
-  const auto fitting = [&](const QString& title, double room) { // the unit at its end stays
+  const auto fitting = [&](const QString& title, int room) { // the unit at its end stays
     const qsizetype unit = title.endsWith(QLatin1Char(')')) ? title.lastIndexOf(QStringLiteral(" (")) : title.size();
     const QString tail = unit > 0 ? title.mid(unit) : QString();
-    const int remaining = std::max(20, static_cast<int>(room) - metrics.horizontalAdvance(tail));
+    const int remaining = std::max(20, room - metrics.horizontalAdvance(tail));
     return metrics.elidedText(title.left(title.size() - tail.size()), Qt::ElideRight, remaining) + tail;
   };
-  parts_->plot->xAxis->setLabel(fitting(parts_->x_look.title, plot_size.width() - 60.0));
-  parts_->plot->yAxis->setLabel(fitting(parts_->y_look.title, plot_size.height() - 24.0));
-  parts_->plot->axisRect()->setMinimumMargins(QMargins(10, 8 + lines * (QFontMetrics(font()).height() + 2), 14, 10));
+  constexpr int kEdge = 4;
+  const QRect whole = parts_->plot->viewport();
+  const QPoint middle = parts_->plot->axisRect()->rect().center();
+  const int across = 2 * (std::min(middle.x() - whole.left(), whole.right() - middle.x()) - kEdge);
+  const int down = 2 * (std::min(middle.y() - whole.top(), whole.bottom() - middle.y()) - kEdge);
+  parts_->plot->xAxis->setLabel(fitting(parts_->x_look.title, across));
+  parts_->plot->yAxis->setLabel(fitting(parts_->y_look.title, down));
 }
 
 void Chart::redraw_highlights() {

@@ -92,7 +92,8 @@ protected:
 private:
   struct Parts;
   void apply_theme();
-  void make_room(QSize plot_size); ///< for the legend and titles
+  void make_room(QSize plot_size); ///< for the legend
+  void fit_titles();
   void paint_layer(QPainter& painter, bool highlights);
   bool mouse(QEvent* event);
   bool key(int code);

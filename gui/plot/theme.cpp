@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include <QAbstractButton>
 #include <QApplication>
 #include <QPalette>
 
@@ -109,10 +110,20 @@ QPalette palette_of(const Theme& t) {
 void apply_palette(const Theme& theme) {
   const QPalette palette = palette_of(theme);
   QApplication::setPalette(palette);
-  // Fusion frames fields and check boxes with a darker window colour: on a dark window there would be no frame.
+  // Fusion frames controls with the window's colour, darker by 140: on a dark window there would be no frame.
   QPalette framed = palette;
-  if (theme.dark) framed.setColor(QPalette::Window, theme.muted);
-  for (const char* fields : {"QCheckBox", "QAbstractSpinBox", "QLineEdit"}) QApplication::setPalette(framed, fields);
+  if (theme.dark) framed.setColor(QPalette::Window, mixed(theme.line, theme.muted, 0.2).lighter(140));
+  for (const char* controls : {"QAbstractButton", "QAbstractSpinBox", "QComboBox", "QLineEdit"})
+    QApplication::setPalette(framed, controls);
+}
+
+void show_checked(QAbstractButton& button, const Theme& theme) {
+  QPalette palette;
+  if (button.isChecked()) {
+    palette.setColor(QPalette::Button, theme.accent);
+    palette.setColor(QPalette::ButtonText, theme.on_accent);
+  }
+  button.setPalette(palette);
 }
 
 QColor color_of(const Theme& theme, TimePart part) {

@@ -7,6 +7,7 @@
 
 #include "core/spec/prediction.h"
 
+class QAbstractButton;
 class QPalette;
 
 namespace foretrain::gui {
@@ -37,6 +38,8 @@ struct Theme {
 [[nodiscard]] QPalette palette_of(const Theme& theme);
 /// Gives the whole program the theme's palette.
 void apply_palette(const Theme& theme);
+/// A button that stays down in the theme's accent: Fusion alone would show it a little darker.
+void show_checked(QAbstractButton& button, const Theme& theme);
 
 [[nodiscard]] QColor color_of(const Theme& theme, TimePart part);
 [[nodiscard]] QColor color_of(const Theme& theme, MemoryPart part);

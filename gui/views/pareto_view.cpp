@@ -45,6 +45,11 @@ public:
     connect_mouse();
   }
 
+  void set_theme(const Theme& theme) override {
+    View::set_theme(theme);
+    for (QToolButton* log : {log_x_, log_y_}) show_checked(*log, theme);
+  }
+
   [[nodiscard]] std::string csv() override {
     const Field* x = field(x_);
     const Field* y = field(y_);
@@ -104,7 +109,8 @@ private:
     button->setCheckable(true);
     button->setToolTip(help);
     button->setAccessibleName(help);
-    connect(button, &QToolButton::toggled, this, [this] {
+    connect(button, &QToolButton::toggled, this, [this, button] {
+      show_checked(*button, theme());
       chart_->fit();
       rebuild();
     });

@@ -53,6 +53,7 @@ public:
   void set_theme(const Theme& theme) override {
     chart_->set_theme(theme);
     View::set_theme(theme);
+    show_checked(*more_, theme);
   }
   void fit() override { chart_->fit(); }
 
@@ -106,8 +107,7 @@ protected:
 
 private:
   void build() {
-    auto* layout = new QVBoxLayout(this);
-    layout->setContentsMargins(4, 4, 4, 4);
+    QVBoxLayout* layout = add_column();
     auto* bar = new QHBoxLayout;
     const auto labelled = [&](QHBoxLayout* into, const QString& text, QWidget* field) {
       auto* label = new QLabel(text, field->parentWidget());
@@ -143,6 +143,7 @@ private:
     form_->hide();
     layout->addWidget(form_);
     connect(more_, &QPushButton::toggled, form_, &QWidget::setVisible);
+    connect(more_, &QPushButton::toggled, this, [this] { show_checked(*more_, theme()); });
     form_->changed = [this] { show_request(); };
     auto* second = new QHBoxLayout;
     what_->setWordWrap(true);

@@ -23,6 +23,20 @@ public:
   explicit WaterfallView(ViewContext context)
       : View(context), chart_(add_chart(add_column(), QStringLiteral("Parts of the step time"))) {
     chart_->paint_marks = [this](QPainter& p, const Frame& f) { paint_bars(p, f); };
+    chart_->paint_highlights = [this](QPainter& p, const Frame& f) { paint_card(p, f); };
+    chart_->hovered = [this](QPointF at) {
+      const double bar = std::round(chart_->value_at(at).x());
+      show_card(chart_->frame().area.contains(at) ? static_cast<int>(bar) : -1, at);
+    };
+    chart_->left = [this] { show_card(-1, {}); };
+    chart_->key_pressed = [this](int key) {
+      if (steps_.empty() || (key != Qt::Key_Left && key != Qt::Key_Right)) return false;
+      const int next = bar_ < 0 ? 0 : bar_ + (key == Qt::Key_Right ? 1 : -1);
+      const int bar = std::clamp(next, 0, static_cast<int>(steps_.size()));
+      const Frame frame = chart_->frame();
+      show_card(bar, {frame.x(bar), frame.area.center().y()});
+      return true;
+    };
   }
 
   [[nodiscard]] std::string csv() override {
@@ -52,6 +66,7 @@ protected:
                         : row < 0       ? QStringLiteral("Select a layout to see where its time goes")
                                         : QStringLiteral("Working it out …"));
     if (mine) show_axes(*mine, theirs ? &*theirs : nullptr, row);
+    bar_ = -1;
     chart_->setAccessibleDescription(row_title(row));
     chart_->redraw();
   }
@@ -87,6 +102,37 @@ private:
     y.zooms = false;
     chart_->set_axes(x, y);
     chart_->set_extent(-0.6, double(steps_.size()) + 0.6, 0, std::max(total_, reference_total_) * 1.12);
+  }
+
+  /// What a bar stands for, at a place of the plot; -1: nothing.
+  void show_card(int bar, QPointF at) {
+    bar_ = bar;
+    pointer_ = at;
+    chart_->setAccessibleDescription(row_title(session().current()) + QStringLiteral("\n") +
+                                     card().join(QStringLiteral("\n")));
+    chart_->redraw_highlights();
+  }
+
+  [[nodiscard]] QStringList card() const {
+    if (bar_ < 0 || bar_ > static_cast<int>(steps_.size()) || steps_.empty()) return {};
+    const bool whole = bar_ == static_cast<int>(steps_.size());
+    const Step step = whole ? Step{TimePart::other, total_, reference_total_} : steps_[static_cast<std::size_t>(bar_)];
+    QStringList lines = {QStringLiteral("%1: %2").arg(whole ? QStringLiteral("step") : part_name(step.part),
+                                                      text_of(short_seconds(step.seconds)))};
+    if (!whole)
+      lines[0] += QStringLiteral(", %1 % of the step").arg(text_of(short_number(step.seconds / total_ * 100)));
+    if (reference_ < 0) return lines;
+    const double more = step.seconds - step.reference;
+    lines << QStringLiteral("#%1: %2, here %3 %4")
+                 .arg(reference_ + 1)
+                 .arg(text_of(short_seconds(step.reference)), text_of(short_seconds(std::abs(more))),
+                      more < 0 ? QStringLiteral("less") : QStringLiteral("more"));
+    return lines;
+  }
+
+  void paint_card(QPainter& painter, const Frame& frame) {
+    if (const QStringList lines = card(); !lines.empty() && frame.area.contains(pointer_))
+      draw_card(painter, theme(), frame.area, pointer_, lines);
   }
 
   void paint_bars(QPainter& painter, const Frame& frame) {
@@ -134,6 +180,8 @@ private:
   int reference_ = -1;
   double total_ = 0;
   double reference_total_ = 0;
+  int bar_ = -1; ///< that is told of: a part, or the step behind them
+  QPointF pointer_;
 };
 
 } // namespace

@@ -4,7 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <QApplication>
+#include <QComboBox>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QSpinBox>
 #include <QTest>
+#include <QToolButton>
 
 #include "gui/plot/chart.h"
 #include "gui/plot/theme.h"
@@ -68,6 +73,55 @@ TEST(Theme, PartsDifferInColour) {
         EXPECT_NE(color_of(*theme, static_cast<MemoryPart>(a)), color_of(*theme, static_cast<MemoryPart>(b)));
 }
 
+QColor pixel(QWidget& widget, QPoint at) {
+  return widget.grab().toImage().pixelColor(at);
+}
+
+TEST(Theme, ControlsHaveOneFrameThatIsSeen) {
+  apply_palette(dark_theme());
+  constexpr double kSeen = 3; // WCAG 2.1, 1.4.11: edges of controls
+  QLineEdit line;
+  QSpinBox number;
+  QComboBox choice;
+  QPushButton button(QStringLiteral("Run"));
+  std::vector<QColor> frames;
+  for (QWidget* control : {static_cast<QWidget*>(&line), static_cast<QWidget*>(&number), static_cast<QWidget*>(&choice),
+                           static_cast<QWidget*>(&button)}) {
+    control->setFocusPolicy(Qt::NoFocus); // what has the focus is framed otherwise
+    control->resize(120, 30);
+    control->show();
+    QApplication::processEvents();
+    int x = 0; // the first column that is no background
+    while (x < 4 && contrast(pixel(*control, {x, 15}), dark_theme().window) < 1.1) ++x;
+    frames.push_back(pixel(*control, {x, 15}));
+    EXPECT_GE(contrast(frames.back(), dark_theme().window), kSeen)
+        << control->metaObject()->className() << " " << frames.back().name().toStdString();
+    EXPECT_LT(contrast(frames.back(), frames.front()), 1.1) << control->metaObject()->className();
+  }
+  apply_palette(light_theme());
+}
+
+TEST(Theme, ButtonsThatAreDownStandOut) {
+  for (const Theme* theme : {&light_theme(), &dark_theme()}) {
+    apply_palette(*theme);
+    QToolButton button;
+    button.setCheckable(true);
+    button.setText(QStringLiteral("log"));
+    button.resize(60, 30);
+    button.show();
+    show_checked(button, *theme);
+    QApplication::processEvents();
+    const QColor up = pixel(button, {5, 15});
+    button.setChecked(true);
+    show_checked(button, *theme);
+    QApplication::processEvents();
+    const QColor down = pixel(button, {5, 15});
+    EXPECT_GE(contrast(up, down), 2) << up.name().toStdString() << " " << down.name().toStdString();
+    EXPECT_GE(contrast(down, theme->on_accent), 3) << down.name().toStdString();
+  }
+  apply_palette(light_theme());
+}
+
 class Charts : public testing::Test {
 protected:
   void SetUp() override {
@@ -87,6 +141,20 @@ TEST_F(Charts, PixelsAndValuesAgree) {
     EXPECT_NEAR(back.x(), value.x(), 1e-9);
     EXPECT_NEAR(back.y(), value.y(), 1e-9);
   }
+}
+
+TEST_F(Charts, TitlesStayOnThePlotBesideWideNames) {
+  AxisLook x;
+  x.title = QStringLiteral("time in the step ").repeated(12) + QStringLiteral("(ms)");
+  AxisLook y;
+  y.ticks = {{50, QStringLiteral("a stage, and what it waits: 12 %")}};
+  chart.set_axes(x, y);
+  QImage image(600, 400, QImage::Format_ARGB32_Premultiplied);
+  image.fill(chart.theme().base);
+  chart.paint_to(image, image.size());
+  for (int line = 370; line < 398; ++line)
+    for (const int column : {0, 1, 2, 597, 598, 599})
+      EXPECT_EQ(image.pixelColor(column, line), chart.theme().base) << column << ", " << line;
 }
 
 TEST_F(Charts, ZoomKeepsTheValueUnderThePointer) {
