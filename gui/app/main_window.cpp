@@ -210,6 +210,10 @@ void MainWindow::take_changes(Changes changes) {
   if ((changes & kStudyChanged) != 0) {
     const bool any = !session_.edits().document.is_null();
     pages_->setCurrentWidget(any ? static_cast<QWidget*>(splitter_) : start_);
+    QStringList problems;
+    for (const Problem& problem : session_.problems())
+      problems << QString::fromStdString(to_string(Error{{}, problem.message, problem.where, problem.hint}));
+    start_->set_problems(problems.join(QLatin1Char('\n')));
     if (any == on_start_page_) { // the start page has no docks beside it
       study_dock_->setVisible(any);
       details_dock_->setVisible(any);
@@ -237,9 +241,10 @@ void MainWindow::widen_docks() {
 
 void MainWindow::update_title() {
   const auto& study = session_.study();
-  QString title = session_.path().empty()
-                      ? QStringLiteral("Foretrain")
-                      : QString::fromStdString(session_.path().filename().string()) + QStringLiteral(" – Foretrain");
+  QString file = QString::fromStdString(session_.path().filename().string());
+  if (file.startsWith(QStringLiteral("untitled-"))) file = QStringLiteral("untitled"); // its name is a date
+  if (on_start_page_) file.clear();
+  QString title = file.isEmpty() ? QStringLiteral("Foretrain") : file + QStringLiteral(" – Foretrain");
   if (study)
     title = QString::fromStdString(study->model.name + " on " + study->cluster.name) + QStringLiteral(" – ") + title;
   setWindowTitle(title);

@@ -86,10 +86,13 @@ Result<void> open_any(Session& session, const std::filesystem::path& file) {
     return session.open_file(file);
   case FileKind::study: {
     // Names in it may stand for files beside it: what is opened is what they give.
-    FORETRAIN_TRY(const Study study, study_from(known.json, file.string(), session.environment().data));
     const bool names_files = known.json["model"].is_string() &&
                              known.json["model"].get<std::string>().find_first_of("./") != std::string::npos;
-    session.open_study(names_files ? to_json(study) : known.json, "open " + name);
+    if (names_files) {
+      FORETRAIN_TRY(const Study study, study_from(known.json, file.string(), session.environment().data));
+      known.json = to_json(study);
+    }
+    session.open_study(known.json, "open " + name); // one with a mistake too: the editor shows where, to be mended
     return {};
   }
   case FileKind::plan: {

@@ -23,7 +23,7 @@ struct KnownFile {
 /// "opens the session", "takes the model": what opening it would do, for the drop.
 [[nodiscard]] std::string what_it_does(FileKind kind);
 /// Opens it: a session is shown, a study replaces the one that is edited, a cluster or a model becomes a part of it.
-/// Error: also for a run, which the command line imports.
+/// A study that does not read is opened with its problems. Error: also for a run, which the command line imports.
 [[nodiscard]] Result<void> open_any(Session& session, const std::filesystem::path& file);
 
 } // namespace foretrain::gui

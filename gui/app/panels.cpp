@@ -48,7 +48,7 @@ FilterBar::FilterBar(Session& session, QWidget* parent)
   completer_->setCompletionMode(QCompleter::UnfilteredPopupCompletion);
   timer_->setSingleShot(true);
   timer_->setInterval(150);
-  connect(timer_, &QTimer::timeout, this, [this] { apply(); });
+  connect(timer_, &QTimer::timeout, this, [this] { apply(completer_->popup()->isVisible()); });
   connect(box_, &QLineEdit::textEdited, this, [this] {
     timer_->start();
     complete();
@@ -88,13 +88,14 @@ void FilterBar::focus_box() {
   box_->selectAll();
 }
 
-void FilterBar::apply() {
+void FilterBar::apply(bool still_typing) {
   timer_->stop();
   const auto set = session_.set_chip({Chip::Kind::expression, "", box_->text().trimmed().toStdString()});
-  error_->setVisible(!set.has_value());
-  underline(set ? QString() : QString::fromStdString(set.error().where));
-  box_->setStyleSheet(set ? QString() : QStringLiteral("QLineEdit { border: 1px solid %1; }").arg(theme_->bad.name()));
-  if (set) return;
+  const bool fine = set || still_typing; // half a name, whose ends are being offered, is no mistake yet
+  error_->setVisible(!fine);
+  underline(fine ? QString() : QString::fromStdString(set.error().where));
+  box_->setStyleSheet(fine ? QString() : QStringLiteral("QLineEdit { border: 1px solid %1; }").arg(theme_->bad.name()));
+  if (fine) return;
   const QString why = QString::fromStdString(to_string(set.error()));
   error_->setToolTip(why);
   error_->setText(fontMetrics().elidedText(why, Qt::ElideRight, std::max(300, width() * 3 / 2)) +
@@ -208,7 +209,7 @@ void DetailsPanel::refresh() {
   text_->setHtml(html + QStringLiteral("</table>"));
 }
 
-StartPage::StartPage(QWidget* parent) : QWidget(parent), recent_(new QWidget(this)) {
+StartPage::StartPage(QWidget* parent) : QWidget(parent), recent_(new QWidget(this)), problems_(new QLabel(this)) {
   auto* outer = new QHBoxLayout(this);
   auto* column = new QWidget(this);
   column->setMaximumWidth(fontMetrics().averageCharWidth() * 90);
@@ -251,8 +252,19 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent), recent_(new QWidget(thi
   layout->addWidget(open);
   new QVBoxLayout(recent_);
   layout->addWidget(recent_);
+  problems_->setWordWrap(true);
+  problems_->setForegroundRole(QPalette::BrightText);
+  problems_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+  problems_->setAccessibleName(QStringLiteral("Problems"));
+  problems_->hide();
+  layout->addWidget(problems_);
   layout->addStretch(2);
   label(QStringLiteral("Nothing leaves this computer: no network, no account, no telemetry."), 0.9, false);
+}
+
+void StartPage::set_problems(const QString& text) {
+  problems_->setText(text);
+  problems_->setVisible(!text.isEmpty());
 }
 
 void StartPage::set_recent(const QStringList& files) {

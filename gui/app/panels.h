@@ -27,7 +27,7 @@ public:
   void focus_box();
 
 private:
-  void apply();
+  void apply(bool still_typing = false);
   void underline(const QString& place); ///< "…, column 7" of an error; empty: nothing
   void show_chips();
   void complete();
@@ -65,6 +65,8 @@ class StartPage final : public QWidget {
 public:
   explicit StartPage(QWidget* parent = nullptr);
   void set_recent(const QStringList& files);
+  /// What could not be opened, and why: there is no list of problems here. Empty: nothing.
+  void set_problems(const QString& text);
   std::function<void(int example)> example_chosen;
   std::function<void(const QString& file)> file_chosen;
   std::function<void()> new_chosen;
@@ -72,6 +74,7 @@ public:
 
 private:
   QWidget* recent_;
+  QLabel* problems_;
 };
 
 } // namespace foretrain::gui

@@ -20,10 +20,14 @@ void wait_for(Session& session, const std::function<bool()>& busy) {
   session.poll();
 }
 
-Result<void> first_problem(const Session& session) {
+/// `file`: where the study comes from.
+Result<void> first_problem(const Session& session, const std::string& file) {
+  constexpr std::string_view kStudy = "study:";
   if (session.problems().empty()) return {};
   const Problem& problem = session.problems().front();
-  return fail(problem.where, problem.message, problem.hint);
+  const std::string where =
+      problem.where.starts_with(kStudy) ? file + problem.where.substr(kStudy.size() - 1) : problem.where;
+  return fail(where, problem.message, problem.hint);
 }
 
 } // namespace
@@ -41,7 +45,7 @@ Result<void> run_export(const Options& options, Environment environment) {
     session.start_search();
     wait_for(session, [&] { return session.searching(); });
   }
-  if (auto fine = first_problem(session); !fine) return fine;
+  if (auto fine = first_problem(session, options.files.back()); !fine) return fine;
   if (!options.filter.empty()) {
     if (auto set = session.set_chip({Chip::Kind::expression, "", options.filter}); !set) return set;
   }

@@ -270,7 +270,7 @@ void MainWindow::build_menus() {
     if (command.menu.empty()) continue;
     QMenu*& menu = menus[command.menu];
     if (!menu) {
-      menu = menuBar()->addMenu(QString::fromStdString(command.menu));
+      menu = menuBar()->addMenu(QStringLiteral("&") + QString::fromStdString(command.menu)); // Alt and its letter
       connect(menu, &QMenu::aboutToShow, this, [this, menu] {
         for (QAction* entry : menu->actions()) {
           const Command* known = commands_.find(entry->objectName().toStdString());

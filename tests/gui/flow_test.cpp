@@ -9,7 +9,9 @@
 #include <QDockWidget>
 #include <QDragEnterEvent>
 #include <QDropEvent>
+#include <QLabel>
 #include <QLineEdit>
+#include <QListWidget>
 #include <QMimeData>
 #include <QPushButton>
 #include <QTableView>
@@ -269,6 +271,32 @@ TEST(Flow, WrongFilesSayWhyWithoutABox) {
   EXPECT_NE(w->session().problems().back().message.find("neither a session nor a study"), std::string::npos);
   w->open(QStringLiteral("/no/such/file.json"));
   EXPECT_EQ(w->session().problems().size(), 2U);
+}
+
+TEST(Flow, AStudyWithAMistakeOpensWithItsProblem) {
+  Window w;
+  Json study = test::small_document();
+  study["job"]["global_batch"] = -5;
+  std::ofstream(w.folder / "wrong.json") << study.dump();
+  w->open(QString::fromStdString((w.folder / "wrong.json").string()));
+  EXPECT_EQ(w->session().edits().document, study);
+  ASSERT_EQ(w->session().problems().size(), 1U);
+  EXPECT_EQ(w->session().problems().front().where, "study:/job/global_batch");
+  QApplication::processEvents(); // the form is filled when nothing edits it
+  const auto lists = w->findChildren<QListWidget*>();
+  EXPECT_TRUE(std::any_of(lists.begin(), lists.end(), [](const QListWidget* list) {
+    return list->accessibleName() == QStringLiteral("Problems") && list->isVisible() && list->count() == 1;
+  })) << "the list beside the form";
+}
+
+TEST(Flow, TheStartPageSaysWhatCouldNotBeOpened) {
+  Window w;
+  w->open(QStringLiteral("/no/such/file.json"));
+  const auto said = w->findChildren<QLabel*>();
+  EXPECT_TRUE(std::any_of(said.begin(), said.end(), [](const QLabel* label) {
+    return label->accessibleName() == QStringLiteral("Problems") && label->isVisible() &&
+           label->text().contains(QStringLiteral("/no/such/file.json"));
+  }));
 }
 
 void drop(QWidget& on, const std::filesystem::path& file) {
