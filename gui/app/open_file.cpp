@@ -9,13 +9,13 @@
 namespace foretrain::gui {
 namespace {
 
-constexpr std::string_view kDatabase = "SQLite format 3";
+constexpr std::string_view kDatabase = {"SQLite format 3", 16}; // with the zero that ends it
 
 bool is_database(const std::filesystem::path& file) {
   std::ifstream stream(file, std::ios::binary);
   std::array<char, 16> head{};
   stream.read(head.data(), head.size());
-  return stream.gcount() == 16 && std::string_view(head.data()) == kDatabase;
+  return stream.gcount() == 16 && std::string_view(head.data(), head.size()) == kDatabase;
 }
 
 /// The records of foretrain-run: a document a line, the first says what it is.

@@ -131,7 +131,8 @@ TEST(ActivationCases, EightBitTrainingIsNotHalfOfEverything) {
   };
   const auto parameters = [&](Precision precision) {
     Bytes sum;
-    for (const Persistent& entry : lowered(plan_in(precision)).roles.front().persistent)
+    const Program program = lowered(plan_in(precision));
+    for (const Persistent& entry : program.roles.front().persistent)
       if (entry.part == MemoryPart::parameters) sum += entry.bytes;
     return sum;
   };

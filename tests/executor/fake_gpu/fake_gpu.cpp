@@ -312,6 +312,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t* result
 }
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->aborted = true; // its operations end; streams may still have some, so it stays
+  static auto& ended = *new std::vector<ncclComm_t>;
+  const std::lock_guard lock(meetings_mutex);
+  ended.push_back(communicator);
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) {

@@ -24,8 +24,9 @@ TEST(PredictCommand, SaysWhatFitsByExitCode) {
   const Outcome refused = foretrain({"predict", illegal, "--json"});
   EXPECT_EQ(refused.code, 2) << refused.err;
   EXPECT_EQ(refused.json()["verdict"], "illegal");
-  ASSERT_FALSE(refused.json()["rejections"].empty());
-  for (const Json& rejection : refused.json()["rejections"])
+  const Json told = refused.json();
+  ASSERT_FALSE(told["rejections"].empty());
+  for (const Json& rejection : told["rejections"])
     for (const char* key : {"rule", "reason", "needed", "available", "nearest"})
       EXPECT_TRUE(rejection.contains(key)) << key;
   EXPECT_EQ(foretrain({"program", illegal}).code, 2);
@@ -98,7 +99,8 @@ TEST(PresetsCommand, ListsAndPrintsWhatPlanTakes) {
 
 // Mixtral-8x7B: 46,702,792,704 in all (Hugging Face safetensors total), 12,879,925,248 of a token.
 TEST(PresetsCommand, CountParametersTotalAndActive) {
-  for (const Json& model : foretrain({"presets", "models", "--json"}).json()["models"])
+  const Json told = foretrain({"presets", "models", "--json"}).json();
+  for (const Json& model : told["models"])
     if (model["name"] == "mixtral-8x7b") {
       EXPECT_EQ(model["parameters"], 46'702'792'704);
       EXPECT_EQ(model["active_parameters"], 12'879'925'248);
