@@ -81,13 +81,14 @@ enum Switch : std::uint32_t {
   kOverlapParameters = 16,
   kOverlapP2p = 32,
   kOverlapMoe = 64,
+  kHasGroup = 128, ///< a group of micro-batches follows the chunks
 };
 
 std::uint32_t switches_of(const Layout& l) {
   return (l.sequence_parallel ? kSequenceParallel : 0U) | (l.offload.optimizer ? kOffloadOptimizer : 0U) |
          (l.overlap.tp ? kOverlapTp : 0U) | (l.overlap.dp_gradients ? kOverlapGradients : 0U) |
          (l.overlap.dp_parameters ? kOverlapParameters : 0U) | (l.overlap.p2p ? kOverlapP2p : 0U) |
-         (l.overlap.moe ? kOverlapMoe : 0U);
+         (l.overlap.moe ? kOverlapMoe : 0U) | (l.schedule.group > 0 ? kHasGroup : 0U);
 }
 
 void set_switches(std::uint32_t bits, Layout& l) {
@@ -110,6 +111,7 @@ std::string written(const Layout& l) {
   const auto kind = std::find(kScheduleKinds.begin(), kScheduleKinds.end(), l.schedule.kind);
   out.number(static_cast<std::uint32_t>(kind - kScheduleKinds.begin()));
   out.number(l.schedule.chunks);
+  if (l.schedule.group > 0) out.number(l.schedule.group);
   out.list(l.layers_per_stage);
   out.choice(l.sharding.kind);
   const auto& reshard = l.sharding.reshard_after_forward;
@@ -144,11 +146,13 @@ std::optional<Layout> layout_from_code(std::string_view code) {
     axis = in.choice(Axis::pp);
     placed[static_cast<std::size_t>(axis)] = true;
   }
-  set_switches(in.number(), l);
+  const std::uint32_t switches = in.number();
+  set_switches(switches, l);
   const std::uint32_t kind = in.number();
   if (kind >= kScheduleKinds.size()) return std::nullopt;
   l.schedule.kind = kScheduleKinds[kind];
   l.schedule.chunks = in.degree();
+  if ((switches & kHasGroup) != 0) l.schedule.group = in.degree();
   l.layers_per_stage.resize(in.length());
   for (int& layers : l.layers_per_stage) layers = static_cast<int>(in.number());
   l.sharding.kind = in.choice(ShardingKind::parameters);

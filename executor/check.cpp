@@ -137,7 +137,7 @@ void schedule(Reasons& r, const Plan& plan) {
   const Schedule* found = schedules().find(l.schedule.kind);
   r.unless(found, "schedule '" + l.schedule.kind + "' is not known");
   if (!found || !whole || plan.job.global_batch / per_round > 1'000'000) return;
-  const ScheduleShape shape{l.pp, l.schedule.chunks, micro_batches_of(plan.job, l)};
+  const ScheduleShape shape = schedule_shape(plan.job, l);
   if (const auto rejection = found->legal(shape))
     r.unless(false, rejection->reason);
   else if (l.pp > 1 && !l.overlap.p2p)

@@ -37,7 +37,7 @@ void Evaluator::Worker::Data::select(const Layout& layout) {
   setting = layout;
   schedule = schedules().find(layout.schedule.kind);
   FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
-  shape = ScheduleShape{layout.pp, layout.schedule.chunks, micro_batches_of(study.job, layout)};
+  shape = schedule_shape(study.job, layout);
   if (schedule->by_cost()) shape.weights = weights_of(layout);
   blocking = layout.pp > 1 && (!layout.overlap.p2p || (!schedule->overlaps_p2p() && study.semantics.p2p_blocking_1f1b));
   apart = post_validates(study.semantics, layout, split());

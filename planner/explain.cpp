@@ -31,8 +31,10 @@ std::string recompute_text(const RecomputeChoice& recompute) {
 
 std::string schedule_text(const Layout& layout) {
   if (layout.pp == 1) return "";
-  return layout.schedule.chunks > 1 ? fmt::format("{}×{}", layout.schedule.kind, layout.schedule.chunks)
-                                    : layout.schedule.kind;
+  std::string text = layout.schedule.kind;
+  if (layout.schedule.chunks > 1) text += fmt::format("×{}", layout.schedule.chunks);
+  if (layout.schedule.group > 0) text += fmt::format(" group {}", layout.schedule.group);
+  return text;
 }
 
 std::string context_text(const Layout& layout) {

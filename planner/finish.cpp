@@ -94,8 +94,7 @@ void finish_prediction(Prediction& prediction, const Plan& plan, const Semantics
     prediction.notes.push_back("the device's memory is not known: nothing is said about whether the plan fits");
   if (plan.layout.pp > 1)
     if (const Schedule* schedule = schedules().find(plan.layout.schedule.kind)) {
-      std::string caution =
-          schedule->caution({plan.layout.pp, plan.layout.schedule.chunks, micro_batches_of(plan.job, plan.layout)});
+      std::string caution = schedule->caution(schedule_shape(plan.job, plan.layout));
       if (!caution.empty()) prediction.notes.push_back(std::move(caution));
     }
 }

@@ -93,6 +93,14 @@ std::vector<RecomputeChoice> recomputations(const ModelSpec& model, const Semant
   return list;
 }
 
+/// Sizes of the interleaved schedule's groups; that of the stages once.
+std::vector<int> groups_of(const SearchSpace& space, int pp) {
+  std::vector<int> list;
+  for (const int group : space.groups.empty() ? std::vector<int>{0} : space.groups)
+    if (const int own = group == pp ? 0 : group; !allows(list, own)) list.push_back(own);
+  return list;
+}
+
 std::vector<ScheduleChoice> schedules_of(const Study& study, const Semantics& semantics, int pp) {
   if (pp == 1) return {ScheduleChoice{}};
   std::vector<ScheduleChoice> list;
@@ -107,7 +115,7 @@ std::vector<ScheduleChoice> schedules_of(const Study& study, const Semantics& se
     for (int chunks = 2; chunks <= study.model.layers / pp; ++chunks) {
       const bool even = study.model.layers % (pp * chunks) == 0;
       if (contains(study.space.chunks, chunks) && (even || !semantics.interleaved_needs_even_layers))
-        list.push_back({name, chunks});
+        for (const int group : groups_of(study.space, pp)) list.push_back({name, chunks, group});
     }
   }
   if (list.empty()) list.push_back({}); // so that a rule can say why the pipeline is not to be had

@@ -24,14 +24,14 @@ void continue_by(Simulation& b, const Simulation& a, double rounds) {
 
 ShortRuns short_runs(const Plan& plan) {
   constexpr int kRounds = 3;
-  const std::int64_t p = plan.layout.pp;
   // A short step of a schedule by cost may have another order than a long one.
   if (const Schedule* schedule = schedules().find(plan.layout.schedule.kind); schedule && schedule->by_cost())
     return {};
   const std::int64_t m = micro_batches_of(plan.job, plan.layout);
-  if (m <= 3 * kRounds * p) return {};
-  const std::int64_t few = (kRounds - 1) * p + m % p;
-  return {few, few + p, static_cast<double>((m - few - p) / p)};
+  const std::int64_t n = schedule_shape(plan.job, plan.layout).turn(); // a round of the interleaved schedule
+  if (m <= 3 * kRounds * n) return {};
+  const std::int64_t few = (kRounds - 1) * n + m % n;
+  return {few, few + n, static_cast<double>((m - few - n) / n)};
 }
 
 Result<Simulation> replay_step(const Evaluator& evaluator, const Plan& plan, const Semantics& semantics,

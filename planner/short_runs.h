@@ -10,8 +10,8 @@
 
 namespace foretrain {
 
-/// A full pipeline repeats itself with every `pp` micro-batches (see Evaluator): two short runs one round apart stand
-/// for a long one.
+/// A full pipeline repeats itself with every `pp` micro-batches, or every group of them (see Evaluator): two short runs
+/// one round apart stand for a long one.
 struct ShortRuns {
   std::int64_t few = 0;  ///< micro-batches of the shorter run; 0: the step is short enough to run whole
   std::int64_t more = 0; ///< of the longer one

@@ -43,7 +43,8 @@ void fill_after(StepSlots& slots) {
 void queue_reductions(StepSlots& slots, const ScheduleShape& shape, Pass last, std::vector<double>& left) {
   constexpr int kWarm = 3; ///< micro-batches after which a profile's chain looks at the backlog
   const auto per_stage = static_cast<std::size_t>(shape.chunks);
-  const int group = std::min(shape.micro_batches, shape.stages); // of one chunk in a row
+  const int short_turn = shape.micro_batches % shape.turn();
+  const int group = short_turn == 0 ? shape.turn() : short_turn; // of one chunk in a row, at the end
   /// Slots of a kind of chunk beside what another kind left: stages share most of both.
   struct Known {
     std::uint32_t kind = 0;

@@ -39,6 +39,7 @@ int moving_parts(const Layout& layout) {
   parts += layout.sequence_parallel ? 1 : 0;
   parts += layout.overlap.tp ? 1 : 0;
   parts += layout.schedule.chunks > 1 ? 1 : 0;
+  parts += layout.schedule.group > 0 ? 1 : 0;
   parts += layout.pp > 1 && layout.schedule.kind.rfind("zb-", 0) == 0 ? 1 : 0;
   parts += layout.sharding.kind == ShardingKind::gradients || layout.sharding.kind == ShardingKind::parameters ? 1 : 0;
   parts += layout.recompute.kind != RecomputeKind::none ? 1 : 0;

@@ -12,7 +12,7 @@ bool repeats_schedule(const Layout& layout, const JobSpec& job, const std::vecto
                       const std::function<SlotWeights()>& weights) {
   const Schedule* own = schedules().find(layout.schedule.kind);
   if (!own || layout.pp == 1 || layout.schedule.chunks > 1) return false;
-  ScheduleShape shape{layout.pp, 1, micro_batches_of(job, layout)};
+  ScheduleShape shape = schedule_shape(job, layout);
   if (own->legal(shape)) return false;
   // Once warm-up ends before the micro-batches do, schedules differ, but for those that choose one by their costs.
   if (!own->by_cost() && shape.micro_batches > 2 * shape.stages) return false;

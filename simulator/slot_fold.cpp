@@ -89,10 +89,11 @@ struct Visit {
 /// Slots with equal memory: what ran before one does not matter.
 std::uint32_t memory_kind(const SlotOrder& order, std::uint32_t kind, InFlight in_flight) {
   constexpr std::uint32_t kMost = 8; ///< more than a batch ever holds
+  const std::uint32_t ahead = kMost + static_cast<std::uint32_t>(order.shape.turn());
   const StepKind& step = order.kinds[kind];
   const std::uint32_t slot =
       static_cast<std::uint32_t>(step.source) * static_cast<std::uint32_t>(order.shape.chunks) + step.chunk;
-  return (slot * kMost + in_flight.beside) * kMost + in_flight.after;
+  return (slot * ahead + in_flight.beside) * kMost + in_flight.after;
 }
 
 std::vector<Visit> cut_loops(const SlotOrder& order, std::size_t stage) {

@@ -148,18 +148,18 @@ private:
             int beside = 0;
             for (std::size_t t = unit.first; t < s; ++t) beside += sends(t);
             for (std::size_t t = s + 1; t < unit.end; ++t) beside += receives(t);
-            held[s].beside = static_cast<std::uint8_t>(beside);
+            held[s].beside = static_cast<std::uint32_t>(beside);
           }
           int after = 0;
           if (u + 1 < units.size())
             for (std::size_t t = units[u + 1].first; t < units[u + 1].end; ++t) after += receives(t);
-          held[unit.end - 1].after = static_cast<std::uint8_t>(after);
+          held[unit.end - 1].after = static_cast<std::uint32_t>(after);
         }
         continue;
       }
-      for (std::size_t s = 0; s < slots.size(); ++s)
-        held[s].beside =
-            static_cast<std::uint8_t>((s + 1 < slots.size() ? receives(s + 1) : 0) + (s > 0 ? sends(s - 1) : 0));
+      for (const ReceivePost& post : posts_of(slots, order_.shape, here))
+        for (std::size_t s = post.before; s < post.slot; ++s) ++held[s].beside;
+      for (std::size_t s = 1; s < slots.size(); ++s) held[s].beside += static_cast<std::uint32_t>(sends(s - 1));
     }
   }
 

@@ -48,8 +48,8 @@ struct StepKind {
 
 /// Boundary tensors of a stage that are in flight at a slot, its own input aside.
 struct InFlight {
-  std::uint8_t beside = 0; ///< held while it runs: received ahead, or sent and not gone
-  std::uint8_t after = 0;  ///< blocking: received after it, while what it sends is still held
+  std::uint32_t beside = 0; ///< held while it runs: received ahead, or sent and not gone
+  std::uint32_t after = 0;  ///< blocking: received after it, while what it sends is still held
   bool operator==(const InFlight&) const = default;
 };
 

@@ -215,8 +215,7 @@ private:
 
 /// Micro-batches by which a round is longer: a group with several chunks, else one.
 int round_of(const ScheduleShape& shape) {
-  if (shape.chunks == 1) return 1;
-  return shape.group == 0 ? shape.stages : shape.group;
+  return shape.chunks == 1 ? 1 : shape.turn();
 }
 
 } // namespace
@@ -268,10 +267,10 @@ SteadyOrder without_rounds(const SlotOrder& order) {
 
 const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShape& shape, bool blocking,
                                     bool remembers) {
-  const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.micro_batches % round_of(shape),
+  const Key by_rest{schedule.id(), shape.stages, shape.chunks, shape.turn(), shape.micro_batches % round_of(shape),
                     shape.weights, blocking,     remembers};
-  const Key by_number{schedule.id(), shape.stages, shape.chunks, shape.micro_batches,
-                      shape.weights, blocking,     remembers};
+  const Key by_number{schedule.id(),       shape.stages,  shape.chunks, shape.turn(),
+                      shape.micro_batches, shape.weights, blocking,     remembers};
   bool known = false;
   {
     const std::shared_lock lock(mutex_);
@@ -286,8 +285,8 @@ const SteadyOrder& SteadyTable::get(const Schedule& schedule, const ScheduleShap
     return orders.try_emplace(key, std::move(order)).first->second.get(); // a build that lost the race is dropped
   };
   if (!known) {
-    ScheduleShape many = shape; // a short step must not hide the rounds of long ones
-    many.micro_batches += 16 * std::max(shape.stages, round_of(shape)) * round_of(shape);
+    ScheduleShape many = shape;              // a short step must not hide the rounds of long ones
+    many.micro_batches += 16 * shape.turn(); // whole rounds: no group is smaller than the stages
     std::optional<SteadyOrder> built = make_steady_order(schedule, many, blocking, remembers);
     const SteadyOrder* const steady =
         keep(steady_, by_rest, built ? std::make_unique<const SteadyOrder>(std::move(*built)) : nullptr);

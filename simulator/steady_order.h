@@ -52,8 +52,8 @@ public:
                                        bool remembers = false);
 
 private:
-  using Key = std::tuple<std::string_view, int, int, int, SlotWeights, bool,
-                         bool>; ///< schedule, stages, chunks, micro-batches, weights, blocking, remembers
+  using Key = std::tuple<std::string_view, int, int, int, int, SlotWeights, bool,
+                         bool>; ///< schedule, stages, chunks, group, micro-batches, weights, blocking, remembers
   using Orders = std::map<Key, std::unique_ptr<const SteadyOrder>>;
   std::shared_mutex mutex_;
   Orders steady_; ///< by the remainder of the micro-batches; null: no rounds

@@ -76,13 +76,13 @@ private:
   bool execute(const Role& role, const Instruction& instruction) {
     switch (instruction.kind) {
     case InstructionKind::slot:
-    case InstructionKind::release_send:
       return true;
     case InstructionKind::send:
     case InstructionKind::receive:
       post(role, instruction);
       return true;
     case InstructionKind::wait_send:
+    case InstructionKind::release_send: // what is sent is freed: it must have gone
     case InstructionKind::wait_receive:
       return ends_[index_of(message_of(program_, role, instruction))].done;
     case InstructionKind::step:

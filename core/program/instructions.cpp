@@ -1,5 +1,7 @@
 #include "core/program/instructions.h"
 
+#include <algorithm>
+#include <array>
 #include <optional>
 
 namespace foretrain {
@@ -48,9 +50,31 @@ bool needs_send(const ScheduleSlot& slot, const ScheduleShape& shape, int stage)
   return is_gradient(slot.pass) && depth > 0;
 }
 
+std::vector<ReceivePost> posts_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage) {
+  std::vector<ReceivePost> posts;
+  std::array<std::vector<std::size_t>, 2> passes; // slots so far that go forward, and back
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const ScheduleSlot& slot = order[i];
+    const bool back = is_gradient(slot.pass);
+    if (!back && slot.pass != Pass::forward) continue;
+    std::vector<std::size_t>& own = passes[back ? 1 : 0];
+    own.push_back(i);
+    if (!needs_receive(slot, shape, stage)) continue;
+    std::size_t before = i;
+    if (stage == (back ? shape.stages - 1 : 0)) { // it comes round
+      const int first = slot.micro_batch / shape.turn() * shape.turn();
+      const int turn = std::min(shape.turn(), shape.micro_batches - first);
+      before = own[own.size() - 1 - static_cast<std::size_t>(std::max(0, turn - shape.stages))];
+    }
+    posts.push_back({before > 0 ? before - 1 : 0, i});
+  }
+  const auto earlier = [](const ReceivePost& a, const ReceivePost& b) { return a.before < b.before; };
+  if (!std::is_sorted(posts.begin(), posts.end(), earlier)) std::stable_sort(posts.begin(), posts.end(), earlier);
+  return posts;
+}
+
 std::vector<SlotUnit> units_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape, int stage) {
-  const int group = shape.group == 0 ? shape.stages : shape.group;
-  const auto warm_up = static_cast<std::size_t>(2 * (shape.stages - stage - 1) + (shape.chunks - 1) * group);
+  const auto warm_up = static_cast<std::size_t>(2 * (shape.stages - stage - 1) + (shape.chunks - 1) * shape.turn());
   std::vector<SlotUnit> units;
   for (std::size_t i = 0; i < order.size();) {
     const bool pair = shape.chunks > 1 && i >= warm_up && i + 1 < order.size() && order[i].pass == Pass::forward &&
@@ -91,7 +115,7 @@ std::vector<Instruction> blocking_instructions(const std::vector<ScheduleSlot>& 
   return list;
 }
 
-/// The next slot's receive is posted before a slot runs; a send is released one slot later.
+/// Receives are posted ahead of the slots that take them; a send is released one slot later.
 std::vector<Instruction> overlapped_instructions(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
                                                  int stage) {
   std::vector<Instruction> list;
@@ -100,7 +124,8 @@ std::vector<Instruction> overlapped_instructions(const std::vector<ScheduleSlot>
   const auto receive = [&](const ScheduleSlot& slot) {
     list.push_back(transfer(InstructionKind::receive, slot, source(slot), batch++));
   };
-  if (!order.empty() && needs_receive(order.front(), shape, stage)) receive(order.front());
+  const std::vector<ReceivePost> posts = posts_of(order, shape, stage);
+  std::size_t next = 0;
   std::optional<ScheduleSlot> in_flight;
   const auto release = [&] {
     if (in_flight) list.push_back(transfer(InstructionKind::release_send, *in_flight, -source(*in_flight), -1));
@@ -108,7 +133,7 @@ std::vector<Instruction> overlapped_instructions(const std::vector<ScheduleSlot>
   };
   for (std::size_t i = 0; i < order.size(); ++i) {
     const ScheduleSlot& slot = order[i];
-    if (i + 1 < order.size() && needs_receive(order[i + 1], shape, stage)) receive(order[i + 1]);
+    for (; next < posts.size() && posts[next].before == i; ++next) receive(order[posts[next].slot]);
     if (needs_receive(slot, shape, stage))
       list.push_back(transfer(InstructionKind::wait_receive, slot, source(slot), -1));
     list.push_back(run(slot));

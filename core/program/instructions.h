@@ -12,10 +12,23 @@ namespace foretrain {
 ///
 /// Blocking (Megatron's schedules without interleaving): what a slot sends and what the next slot needs are issued as
 /// one batch after the slot, and compute waits for both; interleaved, warm stages run a forward and a backward between
-/// two batches. Overlapped: the next slot's receive is posted before the slot runs, the slot waits for its own input
-/// only, and a send is waited for one slot later.
+/// two batches. Overlapped: the next slot's receive is posted before the slot runs (in groups larger than the stages,
+/// where it is the next to arrive: see `posts_of`), the slot waits for its own input only, and a send is waited for one
+/// slot later.
 [[nodiscard]] std::vector<Instruction> instructions_of(const std::vector<ScheduleSlot>& order,
                                                        const ScheduleShape& shape, int stage, bool blocking);
+
+/// A receive beside compute, by places in the stage's order.
+struct ReceivePost {
+  std::size_t before = 0; ///< the slot that it is posted before
+  std::size_t slot = 0;   ///< whose input it is
+};
+/// The receives of a stage whose transfers overlap, in the order in which they are posted: before the slot before the
+/// one that takes the input. What goes round from the last stage to the first (or back) in a group of N > p
+/// micro-batches is sent N - p slots of its pass before it is taken: its receive is posted as much earlier, as in
+/// Megatron-LM's schedules.py, so that the sender need not wait; the input lies there meanwhile.
+[[nodiscard]] std::vector<ReceivePost> posts_of(const std::vector<ScheduleSlot>& order, const ScheduleShape& shape,
+                                                int stage);
 
 /// Whether the slot's input comes from another stage, and whether its output goes to one.
 [[nodiscard]] bool needs_receive(const ScheduleSlot& slot, const ScheduleShape& shape, int stage);

@@ -6,7 +6,6 @@
 #include "core/program/axes/data.h"
 #include "core/program/chunks.h"
 #include "core/program/instructions.h"
-#include "core/program/schedules/schedule.h"
 #include "core/program/slot_weights.h"
 #include "core/program/stages.h"
 
@@ -62,11 +61,15 @@ int micro_batches_of(const JobSpec& job, const Layout& layout) {
   return static_cast<int>(job.global_batch / (std::int64_t{layout.micro_batch} * layout.dp()));
 }
 
+ScheduleShape schedule_shape(const JobSpec& job, const Layout& layout) {
+  return {layout.pp, layout.schedule.chunks, micro_batches_of(job, layout), layout.schedule.group};
+}
+
 Program lower(const Plan& plan, const Semantics& semantics) {
   const Layout& layout = plan.layout;
   const Schedule* schedule = schedules().find(layout.schedule.kind);
   FORETRAIN_CHECK(schedule, "the rules admit only schedules of the catalogue");
-  ScheduleShape shape{layout.pp, layout.schedule.chunks, micro_batches_of(plan.job, layout)};
+  ScheduleShape shape = schedule_shape(plan.job, layout);
   if (schedule->by_cost()) shape.weights = slot_weights(plan.model, plan.job, semantics, plan.cluster.device, layout);
   FORETRAIN_CHECK(!schedule->legal(shape), "the rules admit only legal shapes");
 

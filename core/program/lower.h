@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/program/program.h"
+#include "core/program/schedules/schedule.h"
 #include "core/spec/plan.h"
 #include "core/spec/semantics.h"
 
@@ -15,6 +16,9 @@ namespace foretrain {
 
 /// Micro-batches per step and data-parallel rank; the division is exact for legal plans.
 [[nodiscard]] int micro_batches_of(const JobSpec& job, const Layout& layout);
+
+/// What the layout's schedule orders, without the weights that schedules by cost ask for.
+[[nodiscard]] ScheduleShape schedule_shape(const JobSpec& job, const Layout& layout);
 
 /// Parts in which tp ranks send what passes between stages (`Semantics::p2p_parts`); 1: each sends all of its own.
 [[nodiscard]] int boundary_parts(const Semantics& semantics, const Layout& layout);

@@ -49,6 +49,7 @@ template <> struct EnumNames<RecomputeModule> {
 inline constexpr double kMostDegree = kMostDevices;
 inline constexpr double kMostMicroBatch = 1e6;
 inline constexpr double kMostChunks = 1e4;
+inline constexpr double kMostGroup = 1e6;
 
 template <> struct Described<ShardingChoice> {
   using T = ShardingChoice;
@@ -69,6 +70,11 @@ template <> struct Described<ScheduleChoice> {
   static constexpr auto members = std::tuple{optional("kind", &T::kind, "Which schedule."),
                                              optional("chunks", &T::chunks, "Model chunks per stage (virtual stages).")
                                                  .between(1, kMostChunks)
+                                                 .only_for("interleaved"),
+                                             optional("group", &T::group,
+                                                      "Micro-batches that a chunk runs before the next one takes over; "
+                                                      "0 = as many as stages.")
+                                                 .between(0, kMostGroup)
                                                  .only_for("interleaved")};
 };
 

@@ -66,6 +66,9 @@ template <> struct Described<SearchSpace> {
       optional("sequence_parallel", &T::sequence_parallel, "Sequence parallelism."),
       optional("schedules", &T::schedules, "Pipeline schedules."),
       optional("chunks", &T::chunks, "Model chunks per stage of the interleaved schedule.").between(1, kMostChunks),
+      optional("groups", &T::groups,
+               "Micro-batches that a chunk of the interleaved schedule runs in a row; 0 = as many as stages.")
+          .between(0, kMostGroup),
       optional("sharding", &T::sharding, "Sharded state."),
       optional("context_parallel", &T::context_parallel, "Kinds of context parallelism."),
       optional("expert_dispatch", &T::expert_dispatch, "Kinds of expert dispatch."),

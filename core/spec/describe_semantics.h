@@ -158,6 +158,8 @@ template <> struct Described<Semantics> {
       optional("pp_with_parameter_sharding", &T::pp_with_parameter_sharding, "A pipeline with sharded parameters."),
       optional("interleaved_needs_even_layers", &T::interleaved_needs_even_layers,
                "Interleaving needs layers that divide evenly."),
+      optional("micro_batch_groups", &T::micro_batch_groups,
+               "The size of the interleaved schedule's groups of micro-batches can be chosen."),
       optional("uneven_stages", &T::uneven_stages, "Stages may have different numbers of layers."),
       optional("ends_are_layers", &T::ends_are_layers,
                "Embedding, final norm and head count as layers where stages are cut evenly."),

@@ -30,6 +30,8 @@ inline constexpr std::array<std::string_view, 7> kScheduleKinds = {"gpipe", "1f1
 struct ScheduleChoice {
   std::string kind = "1f1b";
   int chunks = 1; ///< model chunks per stage (virtual stages); interleaved only
+  int group =
+      0; ///< micro-batches that a chunk runs before the next one takes over; 0: as many as stages; interleaved only
   bool operator==(const ScheduleChoice&) const = default;
 };
 

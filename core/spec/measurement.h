@@ -148,7 +148,7 @@ struct Measurement {
 /// where "selective" means a policy by operator. `lora`: "16 qkv attention-out". `accumulation`: micro-batches of a
 /// replica, where a source gives these and no micro-batch. `packed`: "full", sequences packed to the stated length. The
 /// others are ids or numbers of the member they name.
-inline constexpr std::array<std::string_view, 41> kExtraKeys = {"network",
+inline constexpr std::array<std::string_view, 42> kExtraKeys = {"network",
                                                                 "cluster",
                                                                 "semantics",
                                                                 "preset",
@@ -183,6 +183,7 @@ inline constexpr std::array<std::string_view, 41> kExtraKeys = {"network",
                                                                 "recompute_by",
                                                                 "first_stage_layers",
                                                                 "last_stage_layers",
+                                                                "micro_batch_group",
                                                                 "lora",
                                                                 "accumulation",
                                                                 "capacity_factor",

@@ -73,8 +73,23 @@ MaybeSkip set_schedule(const Measurement& row, const MeasuredNames& names, Layou
   if (kind->second == "interleaved") {
     if (chunks < 2) return missing("vp");
     layout.schedule.chunks = chunks;
+    if (const auto group = extra_number(row, "micro_batch_group"); group && *group != layout.pp)
+      layout.schedule.group = *group;
   }
   return std::nullopt;
+}
+
+/// Groups of the interleaved schedule that are as many micro-batches as stages divide the step; where they do not and
+/// the row tells no other size, it had one.
+MaybeSkip check_groups(const Measurement& row, const Layout& layout) {
+  if (layout.schedule.chunks < 2) return std::nullopt;
+  const std::int64_t micro_batches = *row.global_batch / (std::int64_t{layout.micro_batch} * layout.dp());
+  const std::int64_t group = layout.schedule.group == 0 ? layout.pp : layout.schedule.group;
+  const std::int64_t rest = micro_batches % group;
+  if (group >= layout.pp && group <= micro_batches && (rest == 0 || rest >= layout.pp)) return std::nullopt;
+  if (layout.schedule.group == 0)
+    return Skip{SkipReason::unsupported_schedule, "micro-batches in groups of another size than the stages"};
+  return Skip{SkipReason::inconsistent, fmt::format("{} micro-batches in groups of {}", micro_batches, group)};
 }
 
 /// Layers of a cut in which embedding and head count as a layer each (Megatron's
@@ -259,10 +274,7 @@ MaybeSkip set_layout(const Measurement& row, const MeasuredNames& names, const M
   if (auto skip = set_sharding(row, names, layout)) return skip;
   if (auto skip = set_recompute(row, semantics, layout)) return skip;
   set_kinds_and_overlap(row, semantics, layout);
-  // The groups of the interleaved schedule are as many micro-batches as stages here; a run can set another size.
-  const std::int64_t micro_batches = *row.global_batch / (std::int64_t{layout.micro_batch} * layout.dp());
-  if (layout.schedule.chunks > 1 && micro_batches % layout.pp != 0)
-    return Skip{SkipReason::unsupported_schedule, "micro-batches in groups of another size than the stages"};
+  if (auto skip = check_groups(row, layout)) return skip;
   return check_expressible(row, semantics, layout);
 }
 

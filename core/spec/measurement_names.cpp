@@ -121,6 +121,9 @@ void read_megatron_arguments(const std::string& arguments, Texts& extras) {
   const bool fused = has("cross-entropy-loss-fusion") && has("cross-entropy-fusion-impl:te");
   extras["cross_entropy"] = fused ? "fused" : "vocab-parallel";
   read_uneven_ends(list, extras);
+  constexpr std::string_view kGroup = ",microbatch-group-size-per-virtual-pipeline-stage:";
+  if (const auto at = list.find(kGroup); at != std::string::npos)
+    extras["micro_batch_group"] = list.substr(at + kGroup.size(), list.find(',', at + 1) - at - kGroup.size());
   if (has("deterministic-mode")) extras["deterministic"] = "1";
   if (has("qk-layernorm")) extras["qk_norm"] = "1"; // of latent attention, which has its norms anyway, too
 }

@@ -39,6 +39,7 @@ struct SearchSpace {
   std::vector<bool> sequence_parallel;
   std::vector<std::string> schedules;
   std::vector<int> chunks;
+  std::vector<int> groups = {0}; ///< `ScheduleChoice::group`
   std::vector<ShardingKind> sharding;
   std::vector<ContextKind> context_parallel;
   std::vector<DispatchKind> expert_dispatch;

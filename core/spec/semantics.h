@@ -130,6 +130,7 @@ struct Semantics {
   bool pp_with_gradient_sharding = true;
   bool pp_with_parameter_sharding = true;
   bool interleaved_needs_even_layers = true;
+  bool micro_batch_groups = false; ///< the size of the interleaved schedule's groups can be chosen
   bool uneven_stages = true;
   bool ends_are_layers = false; ///< embedding, final norm and head count as layers where stages are cut evenly
 

@@ -22,8 +22,9 @@ namespace {
 
 constexpr const char* kPlace = "layout";
 constexpr const char* kSuch =
-    "such as: tp 8 pp 4 micro_batch 2 schedule interleaved*2 sharding optimizer recompute full";
-constexpr std::array kNumbers = {"tp", "pp", "cp", "ep", "etp", "dp", "dp_shard", "dp_replicate", "micro_batch"};
+    "such as: tp 8 pp 4 micro_batch 2 schedule interleaved*2 group 5 sharding optimizer recompute full";
+constexpr std::array kNumbers = {"tp", "pp",       "cp",           "ep",          "etp",
+                                 "dp", "dp_shard", "dp_replicate", "micro_batch", "group"};
 constexpr std::array kKinds = {"schedule", "sharding", "recompute", "context_parallel", "expert_dispatch"};
 
 std::vector<std::string> split_words(const std::string& text) {
@@ -61,12 +62,20 @@ Result<Json> choice_in(const std::string& key, const std::string& value) {
   return choice;
 }
 
-Result<void> set_word(const std::string& key, const std::string& value, Json& document, std::optional<int>& dp) {
+/// What is set when all words are known: devices left over make dp, and a group belongs to the schedule.
+struct Later {
+  std::optional<int> dp;
+  std::optional<int> group;
+};
+
+Result<void> set_word(const std::string& key, const std::string& value, Json& document, Later& later) {
   if (holds(kNumbers, key)) {
     const auto number = whole_number_in(value);
     if (!number) return fail(kPlace, fmt::format("{}: '{}' is no number above 0", key, value), kSuch);
     if (key == "dp")
-      dp = number;
+      later.dp = number;
+    else if (key == "group")
+      later.group = number;
     else
       document[key] = *number;
     return {};
@@ -94,19 +103,20 @@ Result<Layout> layout_in_words(const std::string& text, const Layout& base, int 
   const std::vector<std::string> words = split_words(text);
   if (words.size() % 2 != 0) return fail(kPlace, fmt::format("'{}' has no value", words.back()), kSuch);
   Json document = to_json(base);
-  std::optional<int> dp;
+  Later later;
   bool shards = false;
   for (std::size_t i = 0; i < words.size(); i += 2) {
     std::string key = words[i];
     if (key == "mb") key = "micro_batch";
     if (key == "sp") key = "sequence_parallel";
     shards = shards || key == "dp_shard";
-    if (auto set = set_word(key, words[i + 1], document, dp); !set) return tl::unexpected<Error>(set.error());
+    if (auto set = set_word(key, words[i + 1], document, later); !set) return tl::unexpected<Error>(set.error());
   }
+  if (later.group) document["schedule"]["group"] = *later.group;
   FORETRAIN_TRY(Layout layout, layout_from(document, kPlace));
   if (!shards) {
     const int others = layout.tp * layout.pp * layout.cp * layout.dp_replicate;
-    layout.dp_shard = std::max(1, dp ? *dp / layout.dp_replicate : devices / others);
+    layout.dp_shard = std::max(1, later.dp ? *later.dp / layout.dp_replicate : devices / others);
   }
   return layout;
 }
@@ -119,6 +129,7 @@ std::string words_of(const Layout& layout) {
   if (layout.overlap.tp) words += " overlap_tp yes";
   words += fmt::format(" schedule {}", layout.schedule.kind);
   if (layout.schedule.chunks > 1) words += fmt::format("*{}", layout.schedule.chunks);
+  if (layout.schedule.group > 0) words += fmt::format(" group {}", layout.schedule.group);
   words += fmt::format(" sharding {}", id_of(layout.sharding.kind));
   return words;
 }

@@ -11,9 +11,9 @@
 
 namespace foretrain::gui {
 
-/// A layout in words, "tp 8 pp 4 micro_batch 2 schedule interleaved*2 sharding optimizer recompute full": what is not
-/// named stays as in `base`, and dp takes the devices that are left. Error: a word that is none of these, a value that
-/// does not read.
+/// A layout in words, "tp 8 pp 4 micro_batch 2 schedule interleaved*2 group 5 sharding optimizer recompute full": what
+/// is not named stays as in `base`, and dp takes the devices that are left. Error: a word that is none of these, a
+/// value that does not read.
 [[nodiscard]] Result<Layout> layout_in_words(const std::string& words, const Layout& base, int devices);
 /// The same words for a layout, to begin with.
 [[nodiscard]] std::string words_of(const Layout& layout);

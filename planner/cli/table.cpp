@@ -39,6 +39,7 @@ constexpr std::array kColumns = {
     Column{"overlap_tp", "no", 8, true},
     Column{"schedule", "", 1, true},
     Column{"chunks", "1", 1, true},
+    Column{"group", "-", 1, true},
     Column{"sharding", "", 2, true},
     Column{"recompute_detail", "", 1, true},
     Column{"context_parallel", "-", 2, true},

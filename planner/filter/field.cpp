@@ -121,6 +121,9 @@ void add_layout(std::vector<Field>& list) {
                             [](Row r) { return FieldValue(r.layout.schedule.kind); }));
   list.push_back(count_field("chunks", "vp", "model chunks per stage (virtual stages)",
                              [](Row r) { return FieldValue(double(r.layout.schedule.chunks)); }));
+  list.push_back(count_field("group", "group",
+                             "micro-batches that a chunk runs in a row, where they are not as many as stages",
+                             [](Row r) { return positive(r.layout.schedule.group); }));
   list.push_back(text_field(
       "sharding", "sharding", "state that data-parallel ranks share",
       ids(std::array{ShardingKind::none, ShardingKind::optimizer, ShardingKind::gradients, ShardingKind::parameters}),
@@ -211,7 +214,7 @@ Dimension dimension_of(std::string_view id) {
   for (const std::string_view degree : {"tp", "pp", "cp", "ep", "etp", "dp", "dp_shard", "dp_replicate", "gpus"})
     if (id == degree) return Dimension::degrees;
   if (id == "context_parallel") return Dimension::context;
-  if (id == "schedule" || id == "chunks") return Dimension::schedule;
+  if (id == "schedule" || id == "chunks" || id == "group") return Dimension::schedule;
   if (id == "sharding") return Dimension::sharding;
   if (id == "offload_optimizer") return Dimension::offload;
   if (id == "micro_batch" || id == "micro_batches") return Dimension::micro_batch;

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "core/program/schedules/schedule.h"
+#include "core/program/lower.h"
 #include "planner/rules/all.h"
 
 namespace foretrain {
@@ -113,7 +113,28 @@ std::optional<Rejection> tied(const RuleInput& in) {
       in.layout.pp, 1, {kUnstaged});
 }
 
-std::optional<Rejection> schedule_shape(const RuleInput& in) {
+std::optional<Rejection> groups(const RuleInput& in) {
+  const Layout& l = in.layout;
+  const int group = l.schedule.group;
+  if (group == 0 || group == l.pp || l.pp == 1 || in.semantics.micro_batch_groups) return std::nullopt;
+  return lacks(fmt::format("{} cannot choose the size of the interleaved schedule's groups of micro-batches: group {}, "
+                           "as many as the {} stages is possible",
+                           in.semantics.name, group, l.pp),
+               {fmt::format("group {}", l.pp)});
+}
+
+/// The smallest size of groups by which a step of so many micro-batches can run; 0: none.
+int other_group(const RuleInput& in, const Schedule& schedule, ScheduleShape shape) {
+  if (!schedule.takes_chunks() || !in.semantics.micro_batch_groups || !in.layout.overlap.p2p) return 0;
+  const auto fits = [&shape] {
+    const int rest = shape.micro_batches % shape.group;
+    return rest == 0 || rest >= shape.stages;
+  };
+  for (shape.group = shape.stages; shape.group < shape.micro_batches && !fits();) ++shape.group;
+  return schedule.legal(shape) ? 0 : shape.group;
+}
+
+std::optional<Rejection> micro_batches_fit(const RuleInput& in) {
   const Layout& l = in.layout;
   const Schedule* schedule = schedules().find(l.schedule.kind);
   if (!schedule || l.micro_batch < 1 || l.dp() < 1) return std::nullopt; // other rules speak of these
@@ -125,9 +146,11 @@ std::optional<Rejection> schedule_shape(const RuleInput& in) {
                   {fmt::format("global_batch {}",
                                std::max<std::int64_t>(1, kScheduleLimit / (std::int64_t{l.pp} * l.schedule.chunks)) *
                                    l.micro_batch * l.dp())});
-  const ScheduleShape shape{l.pp, l.schedule.chunks, static_cast<int>(micro_batches)};
+  const ScheduleShape shape = schedule_shape(in.job, l);
   if (auto rejection = schedule->legal(shape)) {
     rejection->rule.clear();
+    if (const int group = other_group(in, *schedule, shape))
+      rejection->nearest.push_back(fmt::format("group {}", group));
     return rejection;
   }
   const bool blocking = l.pp > 1 && (!l.overlap.p2p || (!schedule->overlaps_p2p() && in.semantics.p2p_blocking_1f1b));
@@ -153,8 +176,10 @@ void add_pipeline_rules(RuleList& list) {
       make_rule("layers-pp", "The layers split over stages and chunks.", layers, RuleScope::schedule, too_many_stages));
   list.push_back(
       make_rule("tied-embeddings-pp", "The framework shares a tied table across stages.", tied, RuleScope::degrees));
+  list.push_back(make_rule("schedule-group", "The framework can choose the size of the schedule's groups.", groups,
+                           RuleScope::schedule));
   list.push_back(make_rule("schedule-micro-batches", "The schedule runs with this number of micro-batches.",
-                           schedule_shape, RuleScope::micro_batch));
+                           micro_batches_fit, RuleScope::micro_batch));
 }
 
 } // namespace foretrain

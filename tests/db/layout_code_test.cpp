@@ -41,6 +41,16 @@ TEST(LayoutCode, GivesTheLayoutBack) {
   }
 }
 
+TEST(LayoutCode, HoldsTheSizeOfGroups) {
+  Layout layout = unusual_layout();
+  layout.schedule = {"interleaved", 3, 300};
+  const std::string code = layout_code(layout);
+  EXPECT_EQ(layout_from_code(code), layout);
+  layout.schedule.group = 0;
+  EXPECT_EQ(layout_from_code(layout_code(layout)), layout);
+  EXPECT_LT(layout_code(layout).size(), code.size()) << "as before there were groups";
+}
+
 TEST(LayoutCode, IsEmptyForWhatItHasNoPlaceFor) {
   Layout layout;
   layout.schedule.kind = "a-schedule-of-tomorrow";

@@ -113,6 +113,11 @@ std::vector<Case> cases() {
                     l.pp = 2;
                     l.schedule = {"interleaved", 2};
                   })});
+  list.push_back({"pp2_interleaved_groups", llama, layout([](Layout& l) {
+                    l.pp = 2;
+                    l.schedule = {"interleaved", 2, 3};
+                  }),
+                  [](Plan& plan) { plan.job.global_batch = 5; }}); // three micro-batches, then two
   list.push_back({"pp2_zero_bubble", tied, layout([](Layout& l) {
                     l.pp = 2;
                     l.schedule.kind = "zb-h1";

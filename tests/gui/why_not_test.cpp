@@ -31,6 +31,16 @@ TEST(LayoutInWords, SetsWhatIsNamedAndLeavesTheRest) {
   EXPECT_FALSE(layout_in_words("overlap_tp no", *overlapped, 16)->overlap.tp);
 }
 
+TEST(LayoutInWords, AGroupBelongsToTheSchedule) {
+  const auto grouped = layout_in_words("group 5 pp 4 schedule interleaved*2", {}, 16);
+  ASSERT_TRUE(grouped) << to_string(grouped.error());
+  EXPECT_EQ(grouped->schedule, (ScheduleChoice{"interleaved", 2, 5}));
+  EXPECT_EQ(layout_in_words(words_of(*grouped), Layout{}, 16)->schedule, grouped->schedule);
+  EXPECT_EQ(layout_in_words("group 6", *grouped, 16)->schedule, (ScheduleChoice{"interleaved", 2, 6}));
+  EXPECT_EQ(layout_in_words("schedule 1f1b", *grouped, 16)->schedule, ScheduleChoice{});
+  EXPECT_FALSE(layout_in_words("schedule 1f1b group 5", Layout{}, 16));
+}
+
 TEST(LayoutInWords, SaysWhatDoesNotRead) {
   for (const char* words : {"tp", "tp x", "tp 0", "colour 3", "schedule 7up", "sharding interleaved*2", "tp 2 3"}) {
     const auto layout = layout_in_words(words, {}, 8);

@@ -70,6 +70,35 @@ TEST(SteadyReplay, EqualsAReplayOfEverySlot) {
   EXPECT_GT(with_rounds, 300);
 }
 
+// Groups of another size than the stages are rounds of their own length; tables tell them apart.
+TEST(SteadyReplay, EqualsAReplayOfEverySlotInGroups) {
+  std::mt19937 random(6);
+  const Schedule& schedule = *schedules().find("interleaved");
+  SteadyTable table;
+  int with_rounds = 0;
+  int compared = 0;
+  for (const int stages : {2, 3, 4, 7})
+    for (const int chunks : {2, 3, 5})
+      for (const int group : {0, 3, 4, 5, 9, 16})
+        for (const int micro_batches : {5, 8, 10, 14, 18, 25, 40, 64, 97, 128, 168}) {
+          const ScheduleShape shape{stages, chunks, micro_batches, group};
+          if (schedule.legal(shape)) continue;
+          for (const bool remembers : {false, true}) {
+            const SteadyOrder& order = table.get(schedule, shape, false, remembers);
+            with_rounds += order.rounds > 0 ? 1 : 0;
+            const SlotCosts costs = random_costs(shape, random);
+            SteadyWorkspace workspace;
+            ASSERT_EQ(steady_seconds(order, micro_batches, {&costs}, workspace)[0],
+                      whole_replay(schedule, shape, false, costs))
+                << "stages " << stages << " chunks " << chunks << " micro-batches " << micro_batches << " group "
+                << group;
+            ++compared;
+          }
+        }
+  EXPECT_GT(compared, 400);
+  EXPECT_GT(with_rounds, compared / 2);
+}
+
 TEST(SteadyReplay, FindsTheRoundsOfLongPipelines) {
   for (const auto& schedule : schedules()) {
     if (schedule->id() == "gpipe") continue; // all forwards, then all backwards: nothing that one round could repeat
@@ -83,6 +112,10 @@ TEST(SteadyReplay, FindsTheRoundsOfLongPipelines) {
     }
   }
   EXPECT_FALSE(make_steady_order(*schedules().find("gpipe"), {8, 1, 256}, false));
+  const auto grouped = make_steady_order(*schedules().find("interleaved"), {8, 4, 250, 10}, false);
+  ASSERT_TRUE(grouped);
+  EXPECT_EQ(grouped->per_round, 10);
+  EXPECT_LE(grouped->shape.micro_batches, 70);
 }
 
 // A lane's result is its own: it depends neither on the others nor on where it stands.

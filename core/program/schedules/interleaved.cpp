@@ -8,10 +8,6 @@
 namespace foretrain {
 namespace {
 
-int group_size(const ScheduleShape& shape) {
-  return shape.group == 0 ? shape.stages : shape.group;
-}
-
 Rejection reject(const char* rule, std::string reason, int needed, int available, std::vector<std::string> nearest) {
   return Rejection{.rule = rule,
                    .reason = std::move(reason),
@@ -42,7 +38,7 @@ public:
       return reject("interleaved-chunks",
                     fmt::format("interleaved needs at least 2 chunks per stage, the layout has {}", shape.chunks), 2,
                     shape.chunks, {"chunks 2", "schedule 1f1b"});
-    const int n = group_size(shape);
+    const int n = shape.turn();
     if (m < p)
       return reject("interleaved-micro-batches",
                     fmt::format("interleaved needs at least as many micro-batches as stages ({}), there are {}", p, m),
@@ -64,7 +60,7 @@ public:
   }
   /// In groups of p the steps of all stages are in lock-step, so that one batch of sends and receives serves each step.
   std::optional<Rejection> legal_blocking(const ScheduleShape& shape) const override {
-    const int n = group_size(shape);
+    const int n = shape.turn();
     if (n == shape.stages) return std::nullopt;
     return reject("interleaved-blocking",
                   fmt::format("without overlap of p2p transfers the micro-batch group ({}) must equal the stages ({})",
@@ -76,7 +72,7 @@ public:
   std::vector<ScheduleSlot> order(const ScheduleShape& shape, int stage) const override {
     const int m = shape.micro_batches;
     const int v = shape.chunks;
-    const int n = group_size(shape);
+    const int n = shape.turn();
     const int total = m * v;
     std::vector<ScheduleSlot> table; // the forward order
     table.reserve(static_cast<std::size_t>(total));
@@ -104,7 +100,7 @@ public:
 
 private:
   static int warm_up(const ScheduleShape& shape, int stage) {
-    return std::min(2 * (shape.stages - stage - 1) + (shape.chunks - 1) * group_size(shape),
+    return std::min(2 * (shape.stages - stage - 1) + (shape.chunks - 1) * shape.turn(),
                     shape.micro_batches * shape.chunks);
   }
 };

@@ -39,6 +39,8 @@ struct ScheduleShape {
   int group = 0; ///< interleaved: micro-batches a chunk runs before the next one takes over; 0 = stages
   SlotWeights weights = {};
   bool operator==(const ScheduleShape&) const = default;
+  /// Micro-batches of a chunk in a row.
+  [[nodiscard]] int turn() const { return group == 0 ? stages : group; }
 };
 
 /// Largest stages * chunks * micro_batches that a schedule accepts: beyond it the order alone takes hundreds of

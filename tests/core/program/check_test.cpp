@@ -56,6 +56,51 @@ TEST(ProgramCheck, PassesEveryLegalScheduleAndShape) {
   EXPECT_GT(checked, 150);
 }
 
+TEST(ProgramCheck, PassesGroupsOfAnotherSizeThanTheStages) {
+  for (const auto& [stages, micro_batches, group] :
+       {std::array{4, 10, 5}, std::array{4, 5, 5}, std::array{2, 5, 3}, std::array{3, 22, 8}, std::array{8, 17, 9}})
+    for (const int chunks : {2, 3}) {
+      Plan plan = pipeline("interleaved", stages, chunks, micro_batches, true);
+      plan.layout.schedule.group = group;
+      const Program program = lower(plan, fixtures::megatron());
+      const auto problems = check(program);
+      EXPECT_TRUE(problems.empty()) << stages << " stages, " << micro_batches << " in " << group << "\n"
+                                    << text_of(problems);
+      plan.layout.schedule.group = micro_batches; // another order
+      EXPECT_NE(group == micro_batches, !(lower(plan, fixtures::megatron()) == program));
+    }
+}
+
+// What comes round lies where it is taken until its group is through: posted only then, its sender would wait for it,
+// and the other stage for that sender.
+TEST(ProgramCheck, FindsTheSenderThatWaitsForALatePost) {
+  Plan plan = pipeline("interleaved", 2, 2, 5, true);
+  plan.layout.schedule.group = 3;
+  Program program = lower(plan, fixtures::megatron());
+  ASSERT_TRUE(check(program).empty());
+  for (Role& role : program.roles) {
+    const std::vector<Instruction> list = role.instructions;
+    role.instructions.clear();
+    for (const Instruction& instruction : list) {
+      if (instruction.kind == InstructionKind::receive) continue;
+      if (instruction.kind == InstructionKind::wait_receive)
+        role.instructions.push_back(*std::find_if(list.begin(), list.end(), [&](const Instruction& i) {
+          return i.kind == InstructionKind::receive && i.pass == instruction.pass && i.chunk == instruction.chunk &&
+                 i.micro_batch == instruction.micro_batch;
+        }));
+      role.instructions.push_back(instruction);
+    }
+    ASSERT_EQ(role.instructions.size(), list.size());
+    int batch = 0; // each transfer is one of its own
+    for (Instruction& instruction : role.instructions)
+      if (instruction.batch >= 0) instruction.batch = batch++;
+  }
+  const auto problems = check(program);
+  EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [](const Problem& problem) {
+    return problem.kind == ProblemKind::deadlock;
+  })) << text_of(problems);
+}
+
 TEST(ProgramCheck, PassesShardingRecomputationExpertsAndContext) {
   const auto passes = [](const Plan& plan, const char* what) {
     const auto problems = check(lower(plan, fixtures::megatron()));

@@ -52,6 +52,21 @@ TEST(SpecIo, ThePlanOfTheDocumentationReads) {
   EXPECT_EQ(plan->layout.world(), 64);
 }
 
+TEST(SpecIo, GroupsOfMicroBatchesAreAKeyOfTheInterleavedSchedule) {
+  Json json = plan_document();
+  json["layout"]["schedule"]["group"] = 5;
+  const auto plan = plan_from(json, "plan.json", data());
+  ASSERT_TRUE(plan) << to_string(plan.error());
+  EXPECT_EQ(plan->layout.schedule, (ScheduleChoice{"interleaved", 5, 5}));
+  EXPECT_EQ(to_json(plan->layout)["schedule"], json["layout"]["schedule"]);
+  json["layout"]["schedule"]["group"] = 0;
+  EXPECT_EQ(plan_from(json, "plan.json", data())->layout.schedule, (ScheduleChoice{"interleaved", 5}));
+  expect_error("/layout/schedule/group", -1, {"plan.json:/layout/schedule/group", "-1"});
+  expect_error("/layout/schedule", Json{{"kind", "1f1b"}, {"group", 5}},
+               {"plan.json:/layout/schedule/group", "belongs to kind interleaved, not to '1f1b'"});
+  expect_error("/layout/schedule", Json{{"kind", "interleaved"}, {"groups", 5}}, {"did you mean 'group'"});
+}
+
 TEST(SpecIo, UnknownKeysAreNamedWithPointerAndNearestKey) {
   expect_error("/layout/micro_batches", 1, {"plan.json:/layout/micro_batches", "did you mean 'micro_batch'"});
   expect_error("/cluster/tiers/1/link/latancy", "1 us",

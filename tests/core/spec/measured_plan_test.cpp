@@ -100,6 +100,31 @@ TEST(Measurement, ReadsNormsOfQueriesAndKeysFromMegatronsArguments) {
   EXPECT_EQ(plan(cells)->plan.model.qk_norm, QkNorm::none);
 }
 
+// 64 sequences on two replicas in micro-batches of two make 16, on four stages 4 groups or, said so, 2 of 5 and one
+// of 6.
+TEST(Measurement, ReadsTheSizeOfGroupsFromMegatronsArguments) {
+  auto cells = dense();
+  cells.insert({{"vp", "2"}, {"schedule", "interleaved 1F1B"}});
+  cells["pp"] = "4";
+  cells["n_layers"] = "8";
+  EXPECT_EQ(plan(cells)->plan.layout.schedule, (ScheduleChoice{"interleaved", 2}));
+  const auto with = [&](const char* group) {
+    cells["notes"] = std::string("other_args=test-mode,microbatch-group-size-per-virtual-pipeline-stage:") + group +
+                     ",attention-softmax-in-fp32";
+  };
+  with("6");
+  EXPECT_EQ(plan(cells)->plan.layout.schedule, (ScheduleChoice{"interleaved", 2, 6}));
+  with("4");
+  EXPECT_EQ(plan(cells)->plan.layout.schedule, (ScheduleChoice{"interleaved", 2})) << "as many as stages";
+  with("5");
+  EXPECT_EQ(to_string(plan(cells).error()), "inconsistent 16 micro-batches in groups of 5");
+  cells["global_batch_seqs"] = "40";
+  EXPECT_EQ(plan(cells)->plan.layout.schedule, (ScheduleChoice{"interleaved", 2, 5}));
+  cells["notes"] = "other_args=test-mode";
+  EXPECT_EQ(to_string(plan(cells).error()),
+            "unsupported-schedule micro-batches in groups of another size than the stages");
+}
+
 TEST(Measurement, SkipsARowForOneReason) {
   EXPECT_EQ(skipped({{"vocab", ""}}), "missing vocab");
   EXPECT_EQ(skipped({{"micro_batch_seqs", ""}}), "missing micro_batch_seqs");

@@ -251,7 +251,10 @@ Layout random_layout(Random& random) {
   layout.sequence_parallel = coin(random);
   layout.schedule.kind =
       std::string(kScheduleKinds[static_cast<std::size_t>(number(random, 0, kScheduleKinds.size() - 1))]);
-  if (layout.schedule.kind == "interleaved") layout.schedule.chunks = number(random, 1, 8);
+  if (layout.schedule.kind == "interleaved") {
+    layout.schedule.chunks = number(random, 1, 8);
+    layout.schedule.group = number(random, 0, 8);
+  }
   if (coin(random)) layout.layers_per_stage = {number(random, 0, 9), number(random, 0, 9)};
   layout.sharding.kind = one_of(random, kSharding);
   if (layout.sharding.kind == ShardingKind::parameters)

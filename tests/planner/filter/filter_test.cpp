@@ -67,6 +67,14 @@ TEST(Filter, ComparesFieldsWithNumbersTextsAndFlags) {
     EXPECT_EQ(test(text, sample.row()), Truth::no) << text;
 }
 
+TEST(Filter, AGroupIsKnownWhereALayoutSaysIt) {
+  Sample sample;
+  EXPECT_EQ(test("group == 5", sample.row()), Truth::unknown);
+  sample.layout.schedule.group = 5;
+  EXPECT_EQ(test("group == 5", sample.row()), Truth::yes);
+  EXPECT_EQ(test("group > 5", sample.row()), Truth::no);
+}
+
 TEST(Filter, AndBindsTighterThanOr) {
   const Sample sample;
   EXPECT_EQ(test("tp == 8 or tp == 8 and pp == 99", sample.row()), Truth::yes);

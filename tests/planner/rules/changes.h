@@ -61,6 +61,7 @@ inline bool apply_one(const std::string& key, const std::string& value, Plan& pl
   if (key == "dp_replicate") return degree(l.dp_replicate);
   if (key == "micro_batch") return degree(l.micro_batch);
   if (key == "chunks") return degree(l.schedule.chunks);
+  if (key == "group") return degree(l.schedule.group);
   if (key == "ulysses") return degree(l.context_parallel.ulysses);
   if (key == "sequence_length") return degree(job.sequence_length);
   if (key == "global_batch" || key == "micro-batches") {
@@ -77,6 +78,7 @@ inline bool apply_one(const std::string& key, const std::string& value, Plan& pl
   }
   if (key == "schedule") {
     l.schedule.kind = value;
+    if (value != "interleaved") l.schedule.group = 0; // a key of that kind
     return true;
   }
   if (key == "sequence_parallel" || key == "offload.optimizer" || key == "overlap.p2p" || key == "overlap.tp" ||

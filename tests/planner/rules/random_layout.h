@@ -32,6 +32,7 @@ inline Layout random_layout(std::mt19937& random) {
                                             "zb-h2", "zb-1p", "zb-2p",       "dualpipe"};
   l.schedule.kind = kinds[static_cast<std::size_t>(pick({0, 1, 2, 3, 4, 5, 6, 7}))];
   l.schedule.chunks = pick({1, 1, 2, 3, 10'000});
+  if (l.schedule.kind == "interleaved") l.schedule.group = pick({0, 0, 1, 5, 8, 9, 513, 1'000'000});
   l.sharding.kind = static_cast<ShardingKind>(pick({0, 1, 2, 3}));
   l.context_parallel.kind = static_cast<ContextKind>(pick({0, 1, 2, 3}));
   l.context_parallel.ulysses = pick({1, 2, 3, 1'000'000});

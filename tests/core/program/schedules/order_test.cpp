@@ -55,6 +55,20 @@ TEST(ScheduleOrder, InterleavedLastGroupMayBeSmallerThanTheOthers) {
             "F0.0 F1.0 F2.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.0 B0.0 F4.0 B1.0 F3.1 B2.0 F4.1 B3.1 B4.1 B3.0 B4.0");
 }
 
+// Ten micro-batches on four stages in two groups of five, as Megatron-LM's functional test …_tunable_overlap runs them:
+// warm-up 2 (4 - 3 - 1) + 5 on the last stage and 2 (4 - 0 - 1) + 5 on the first.
+TEST(ScheduleOrder, InterleavedGroupsMayBeLargerThanTheStages) {
+  const ScheduleShape shape{.stages = 4, .chunks = 2, .micro_batches = 10, .group = 5};
+  EXPECT_EQ(text("interleaved", shape, 3),
+            "F0.0 F1.0 F2.0 F3.0 F4.0 F0.1 B0.1 F1.1 B1.1 F2.1 B2.1 F3.1 B3.1 F4.1 B4.1 "
+            "F5.0 B0.0 F6.0 B1.0 F7.0 B2.0 F8.0 B3.0 F9.0 B4.0 F5.1 B5.1 F6.1 B6.1 F7.1 B7.1 F8.1 B8.1 F9.1 B9.1 "
+            "B5.0 B6.0 B7.0 B8.0 B9.0");
+  EXPECT_EQ(text("interleaved", shape, 0).substr(0, 60),
+            "F0.0 F1.0 F2.0 F3.0 F4.0 F0.1 F1.1 F2.1 F3.1 F4.1 F5.0 F6.0 ");
+  EXPECT_EQ(text("interleaved", shape, 0).substr(60, 20), "B0.1 F7.0 B1.1 F8.0 ");
+  EXPECT_EQ(schedules().find("interleaved")->peak_in_flight(shape, 0), 12);
+}
+
 TEST(ScheduleOrder, ZeroBubbleDelaysWeightGradientsByTheStage) {
   const ScheduleShape shape{.stages = 3, .micro_batches = 4};
   EXPECT_EQ(text("zb-h1", shape, 0), "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3");
