@@ -206,11 +206,19 @@ Result<std::vector<StudySummary>> Store::studies(int limit, int offset) const {
   });
 }
 
+namespace {
+
+tl::unexpected<Error> no_study(const std::string& path, StudyId id) {
+  return fail(path, "no study " + std::to_string(id.value), "foretrain db list " + path + " names them");
+}
+
+} // namespace
+
 Result<StudySummary> Store::summary(StudyId id) const {
   return guarded(connection_->path, [&]() -> Result<StudySummary> {
     SQLite::Statement select(connection_->database, std::string(kSummaryColumns) + "WHERE id = ?");
     select.bind(1, id.value);
-    if (!select.executeStep()) return fail(connection_->path, "no study " + std::to_string(id.value));
+    if (!select.executeStep()) return no_study(connection_->path, id);
     return read_summary(select);
   });
 }
@@ -219,7 +227,7 @@ Result<Study> Store::study(StudyId id) const {
   return guarded(connection_->path, [&]() -> Result<Study> {
     SQLite::Statement select(connection_->database, "SELECT spec FROM study WHERE id = ?");
     select.bind(1, id.value);
-    if (!select.executeStep()) return fail(connection_->path, "no study " + std::to_string(id.value));
+    if (!select.executeStep()) return no_study(connection_->path, id);
     const std::string where = row_name(connection_->path, "study", id.value);
     FORETRAIN_TRY(const Json json, parse_json(select.getColumn(0).getString(), where));
     return study_from(json, where, connection_->data);

@@ -106,8 +106,10 @@ Result<Json> parse_json(std::string_view text, const std::string& file) {
         message.find("syntax error") != std::string::npos && at != std::string::npos)
       message = message.substr(message.find("syntax error"));
     return fail(file + ":" + line_and_column(text, error.byte), "not valid JSON: " + message);
-  } catch (const Json::exception& error) {
-    return fail(file, std::string("not valid JSON: ") + error.what());
+  } catch (const Json::exception& error) { // "[json.exception.out_of_range.406] number overflow parsing '1e400'"
+    const std::string message = error.what();
+    const std::size_t id = message.find("] ");
+    return fail(file, "not valid JSON: " + (id == std::string::npos ? message : message.substr(id + 2)));
   }
 }
 
@@ -136,22 +138,36 @@ Result<Json> read_json_file(const fs::path& path) {
   return parse_json(text, path.string());
 }
 
+namespace {
+
+Result<void> write_into(const fs::path& path, std::string_view text, const std::string& name) {
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  if (!stream) return fail_environment(name, "cannot be written: " + reason());
+  stream.write(text.data(), static_cast<std::streamsize>(text.size()));
+  stream.flush();
+  if (!stream) return fail_environment(name, "cannot be written: " + reason());
+  return {};
+}
+
+} // namespace
+
 Result<void> write_text_file(const fs::path& path, std::string_view text) {
-  const fs::path temporary = path.string() + fmt::format(".{}.part", ::getpid());
-  {
-    std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-    if (!stream) return fail_environment(path.string(), "cannot be written: " + reason());
-    stream.write(text.data(), static_cast<std::streamsize>(text.size()));
-    stream.flush();
-    if (!stream) {
-      const std::string why = reason();
-      std::error_code ignored;
-      fs::remove(temporary, ignored);
-      return fail_environment(path.string(), "cannot be written: " + why);
-    }
-  }
   std::error_code code;
-  fs::rename(temporary, path, code);
+  const fs::file_status status = fs::status(path, code);
+  // A device, a pipe or /dev/stdout is written to; a file put in its place would do away with it.
+  if (fs::exists(status) && !fs::is_regular_file(status)) return write_into(path, text, path.string());
+  fs::path target = path;
+  if (fs::exists(status) && fs::is_symlink(fs::symlink_status(path, code))) {
+    target = fs::canonical(path, code);
+    if (code) return fail_environment(path.string(), "cannot be written: " + code.message());
+  }
+  const fs::path temporary = target.string() + fmt::format(".{}.part", ::getpid());
+  if (auto written = write_into(temporary, text, path.string()); !written) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    return written;
+  }
+  fs::rename(temporary, target, code);
   if (code) {
     std::error_code ignored;
     fs::remove(temporary, ignored);

@@ -100,11 +100,45 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   return best ? std::optional(*best) : std::nullopt;
 }
 
+namespace {
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return lower;
+}
+
+/// Candidates that hold the whole word; none where the word is short, or where it says too little.
+std::vector<std::string> holding(std::string_view word, std::span<const std::string> candidates) {
+  constexpr std::size_t kShortest = 3;
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> found;
+  if (word.size() < kShortest) return found;
+  const std::string lower = lower_case(word);
+  for (const std::string& candidate : candidates)
+    if (lower_case(candidate).find(lower) != std::string::npos) found.push_back(candidate);
+  if (found.size() > kMost) found.clear();
+  return found;
+}
+
+/// A slip of one letter, else whatever holds the word, else what is near.
+std::vector<std::string> meant(std::string_view word, std::span<const std::string> candidates) {
+  if (word.size() > 64) return {};
+  const auto close = nearest(word, candidates);
+  if (!close) return holding(word, candidates);
+  if (edit_distance(word, *close) <= 1) return {*close};
+  std::vector<std::string> found = holding(word, candidates);
+  return found.empty() ? std::vector<std::string>{*close} : found;
+}
+
+} // namespace
+
 std::string hint_for(std::string_view word, std::span<const std::string> candidates) {
   constexpr std::size_t kMostListed = 40;
   std::string text;
-  if (word.size() <= 64)
-    if (const auto close = nearest(word, candidates)) text = "did you mean '" + *close + "'? ";
+  if (const std::vector<std::string> near = meant(word, candidates); !near.empty())
+    text = "did you mean '" + join(near, "', '") + "'? ";
   text += "one of: " + join(candidates.first(std::min(candidates.size(), kMostListed)), ", ");
   if (candidates.size() > kMostListed) text += ", …";
   return text;

@@ -60,6 +60,12 @@ Result<void> check_semantics(const JobSpec& job, const Where& where, const DataF
               hint_for(job.semantics, names));
 }
 
+/// What `foretrain plan --json` prints holds plans, but is none.
+Result<void> not_a_report(const Json& json, const Where& where) {
+  if (!json.is_object() || !json.contains("ranked")) return {};
+  return fail(where.text(), "this is a report of foretrain plan", "jq '.ranked[0].plan' takes its best plan out");
+}
+
 /// Byte and FLOP counts of one device stay within 64 bits, whatever the layout does with these numbers.
 Result<void> check_magnitude(const ModelSpec& model, const JobSpec& job, double micro_batch, const Where& where) {
   constexpr double kMostElements = 2e17; // times 16 bytes stays below 2^63
@@ -90,6 +96,7 @@ bool looks_like_file(const std::string& text) {
 
 Result<Plan> plan_from(const Json& json, const std::string& file, const DataFolder& data) {
   const Where where{file, ""};
+  if (const auto own = not_a_report(json, where); !own) return tl::unexpected<Error>(own.error());
   if (const auto keys = check_keys(json, where, "plan", {"model", "cluster", "job", "layout"}, {}); !keys)
     return tl::unexpected<Error>(keys.error());
   Plan plan;
@@ -106,6 +113,10 @@ Result<Plan> plan_from(const Json& json, const std::string& file, const DataFold
 
 Result<Study> study_from(const Json& json, const std::string& file, const DataFolder& data) {
   const Where where{file, ""};
+  if (const auto own = not_a_report(json, where); !own) return tl::unexpected<Error>(own.error());
+  if (json.is_object() && json.contains("layout"))
+    return fail(where.at("layout").text(), "this is a plan, which has its layout: a study looks for layouts",
+                "foretrain predict takes a plan");
   if (const auto keys = check_keys(json, where, "study", {"model", "cluster", "job"}, {"space", "objective", "where"});
       !keys)
     return tl::unexpected<Error>(keys.error());

@@ -91,8 +91,9 @@ Result<ModelSpec> load_model(const DataFolder& data, const std::string& name_or_
   FORETRAIN_TRY(ModelSpec model, model_from(json, file.string()));
   if (model.name.empty()) {
     // "config.json" says nothing; the folder that holds it usually names the model.
-    const bool config = file.stem() == "config" && file.has_parent_path();
-    model.name = config ? file.parent_path().filename().string() : file.stem().string();
+    std::error_code ignored; // "./config.json" is in a folder too
+    const fs::path folder = fs::absolute(file, ignored).lexically_normal().parent_path().filename();
+    model.name = (file.stem() == "config" && !folder.empty() ? folder : file.stem()).string();
   }
   return model;
 }

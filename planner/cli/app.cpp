@@ -18,6 +18,7 @@
 #include "planner/cli/help.h"
 #include "planner/cli/interrupt.h"
 #include "planner/cli/progress.h"
+#include "planner/cli/usage.h"
 #include "simulator/pool.h"
 
 namespace foretrain::cli {
@@ -272,37 +273,6 @@ void add_db(CLI::App& app, Arguments& arguments) {
 } // namespace
 );
 } // namespace foretrain::cli
-
-/// The nearest command or flag for what was not understood; where a value is wrong, the flags are right.
-std::string hint_about(const CLI::App& app, bool value, int argc, const char* const* argv) {
-  std::vector<std::string> words;
-  const CLI::App* at = &app;
-  int depth = 0; // argument that named `at`
-  for (int i = 1; i < argc; ++i)
-    for (const CLI::App* command : at->get_subcommands({}))
-      if (command->get_name() == argv[i]) {
-        at = command;
-        depth = i;
-        break;
-      }
-  for (const CLI::App* command : at->get_subcommands({})) words.push_back(command->get_name());
-  for (const CLI::Option* option : at->get_options())
-    if (!option->get_lnames().empty()) words.push_back("--" + option->get_lnames().front());
-  for (int i = 1; i < argc && !value; ++i) {
-    const std::string word = argv[i];
-    const bool known = std::find(words.begin(), words.end(), word.substr(0, word.find('='))) != words.end();
-    const bool candidate = word.starts_with("--") || i == depth + 1;
-    if (!candidate || known || word.size() > 64) continue;
-    if (const auto close = nearest(word, words)) return fmt::format("did you mean '{}'?", *close);
-  }
-  return at == &app ? "foretrain --help lists the commands" : fmt::format("foretrain {} --help", at->get_name());
-}
-
-int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, const char* const* argv) {
-  const bool value =
-      dynamic_cast<const CLI::ConversionError*>(&error) || dynamic_cast<const CLI::ValidationError*>(&error);
-  return complain({Error::Kind::input, error.what(), "", hint_about(app, value, argc, argv)});
-}
 
 /// Whole numbers are judged as they were typed: reading them would say another number, or only that it could not.
 void expect_whole_numbers(CLI::App& app) {

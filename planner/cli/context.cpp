@@ -1,5 +1,6 @@
 #include "planner/cli/context.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -19,8 +20,35 @@ Result<void> print(const std::string& text) {
   return {};
 }
 
+namespace {
+
+/// Bytes of the character of UTF-8 at the start of `text`; 0: it is none, or none that a terminal prints.
+std::size_t printable_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7f ? 1 : 0;
+  const std::size_t length = byte(0) >= 0xf0 ? 4 : byte(0) >= 0xe0 ? 3 : 2;
+  if (byte(0) < 0xc2 || byte(0) > 0xf4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  return length == 2 && byte(0) == 0xc2 && byte(1) < 0xa0 ? 0 : length; // controls of Latin 1
+}
+
+/// A message holds what the user's files hold: nothing in them may steer the terminal.
+std::string printable(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t length = printable_length(text);
+    shown += length > 0 ? std::string(text.substr(0, length))
+                        : fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
+    text.remove_prefix(std::max<std::size_t>(1, length));
+  }
+  return shown;
+}
+
+} // namespace
+
 int complain(const Error& error) {
-  std::fprintf(stderr, "foretrain: %s\n", to_string(error).c_str());
+  std::fprintf(stderr, "foretrain: %s\n", printable(to_string(error)).c_str());
   return error.kind == Error::Kind::cancelled ? kInterrupted : kBadInput;
 }
 
@@ -37,6 +65,11 @@ void remark(const std::string& text) {
 
 int jobs_or_cores(int jobs) {
   return jobs > 0 ? jobs : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+Result<void> check_jobs(int jobs) {
+  if (jobs >= 0 && jobs <= 1024) return {};
+  return fail("--jobs", fmt::format("{} is not between 0 and 1024", jobs));
 }
 
 Result<DataFolder> find_data(const std::string& given, const std::filesystem::path& program) {

@@ -37,6 +37,8 @@ struct Context {
 void remark(const std::string& text);
 
 [[nodiscard]] int jobs_or_cores(int jobs); ///< 0: one per core
+/// That `--jobs` can be: 0 for all cores, at most 1024.
+[[nodiscard]] Result<void> check_jobs(int jobs);
 
 /// The data folder: `given`, else data/ of the source tree the program was built in, else share/foretrain beside bin/.
 [[nodiscard]] Result<DataFolder> find_data(const std::string& given, const std::filesystem::path& program);

@@ -10,6 +10,12 @@
 namespace foretrain::cli {
 namespace {
 
+/// An error at `place` was made in a flag.
+template <class T> Result<T> of_flag(Result<T> result, std::string_view place, const char* flag) {
+  if (!result && result.error().where == place) result.error().where = flag;
+  return result;
+}
+
 Result<Study> study_from_flags(const Context& context, const PlanOptions& options) {
   const auto missing = [](const char* flag, const char* example) {
     return fail(flag, "is needed", fmt::format("for example {} {}, or give a study file", flag, example));
@@ -21,8 +27,9 @@ Result<Study> study_from_flags(const Context& context, const PlanOptions& option
   if (options.gpus && *options.gpus < 1)
     return fail("--gpus", fmt::format("{} is not a number of devices", *options.gpus), "at least 1");
   Study study;
-  FORETRAIN_TRY(study.model, load_model(context.data, options.model));
-  FORETRAIN_TRY(study.cluster, load_cluster(context.data, options.cluster, options.gpus.value_or(0)));
+  FORETRAIN_TRY(study.model, of_flag(load_model(context.data, options.model), "model", "--model"));
+  FORETRAIN_TRY(study.cluster,
+                of_flag(load_cluster(context.data, options.cluster, options.gpus.value_or(0)), "cluster", "--cluster"));
   study.job.sequence_length = *options.sequence_length;
   study.job.global_batch = *options.global_batch;
   return study;
@@ -64,7 +71,12 @@ Result<Study> study_of(const Context& context, const PlanOptions& options) {
   if (!options.overlap_tp.empty()) {
     FORETRAIN_TRY(study.space.overlap_tp, overlaps_from(options.overlap_tp));
   }
-  if (!options.semantics.empty()) study.job.semantics = options.semantics;
+  if (!options.semantics.empty()) {
+    FORETRAIN_TRY(const Semantics known,
+                  of_flag(context.data.semantics(options.semantics), "semantics", "--semantics"));
+    study.job.semantics = options.semantics;
+    (void)known;
+  }
   if (!options.objective.empty()) {
     FORETRAIN_TRY(study.objective, objective_from(options.objective, "--objective"));
   }
@@ -73,7 +85,10 @@ Result<Study> study_of(const Context& context, const PlanOptions& options) {
   FORETRAIN_TRY(const Filter filter, Filter::parse(study.where, where));
   (void)filter;
   if (options.study.empty()) { // flags meet the same checks as files
-    FORETRAIN_TRY(study.job, job_from(to_json(study.job), "flags"));
+    auto job = job_from(to_json(study.job), "flags");
+    job = of_flag(std::move(job), "flags:/sequence_length", "--seq-len");
+    job = of_flag(std::move(job), "flags:/global_batch", "--global-batch");
+    FORETRAIN_TRY(study.job, of_flag(std::move(job), "flags:/lora/rank", "--lora"));
   }
   return study;
 }

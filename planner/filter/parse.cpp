@@ -153,6 +153,10 @@ private:
       if (field->kind != FieldKind::text || !is_text(left) || !is_text(right)) {
         if (left.type == FilterType::word) return unknown_field(left);
         if (right.type == FilterType::word) return unknown_field(right);
+        const Part& other = field_of(left) ? right : left;
+        if (field->kind == FieldKind::text && !field->values.empty())
+          return error(other.column, fmt::format("{} cannot be compared with {}", field->id, name_of(other.type)),
+                       hint_for("", field->values));
         return error(right.column,
                      fmt::format("{} cannot be compared with {}", name_of(left.type), name_of(right.type)));
       }

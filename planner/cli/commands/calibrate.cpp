@@ -233,6 +233,9 @@ std::string text_of(const Calibration& c, const DeviceSpec& device, bool half, c
 
 int run_calibrate(const Context& context, const CalibrateOptions& options) {
   if (!options.runs.empty()) return calibrate_from_runs(context, options);
+  if (!options.of_runs.empty())
+    return complain({Error::Kind::input, "names a run of a database, but no --runs names the database", "--run",
+                     "foretrain calibrate --runs foretrain.db --run 3"});
   const auto cluster = load_cluster(context.data, options.cluster, 0);
   if (!cluster) return complain(cluster.error());
   if (context.user_data.empty() && (options.out.empty() || options.work.empty()))

@@ -101,6 +101,7 @@ Json explanation_json(const Predicted& plan, const Predicted& baseline, const Ex
 } // namespace
 
 int run_explain(const Context& context, const ExplainOptions& options) {
+  if (const auto jobs = check_jobs(options.jobs); !jobs) return complain(jobs.error());
   if (names_a_row(options.against)) return explain_row(context, options);
   if (options.plan.empty())
     return complain(

@@ -20,8 +20,7 @@ Result<void> check_numbers(const PlanOptions& options) {
     return fail("--top", fmt::format("{} is not between 1 and 100000", options.top));
   if (options.keep < 0 || options.keep > 10'000'000)
     return fail("--keep", fmt::format("{} is not between 0 and 10000000", options.keep));
-  if (options.jobs < 0 || options.jobs > 1024)
-    return fail("--jobs", fmt::format("{} is not between 0 and 1024", options.jobs));
+  if (const auto jobs = check_jobs(options.jobs); !jobs) return jobs;
   if (options.json && options.csv) return fail("--csv", "stands beside --json", "leave one of them out");
   return {};
 }

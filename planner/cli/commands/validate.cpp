@@ -264,9 +264,12 @@ Result<bool> is_worse(const std::string& file, const validation::Accuracy& accur
 }
 
 Result<int> validate(const Context& context, const ValidateOptions& options, const ValidateFiles& files) {
+  if (const auto jobs = check_jobs(options.jobs); !jobs) return tl::unexpected<Error>(jobs.error());
   FORETRAIN_TRY(const Engine engine, engine_of(context, options.engine));
   FORETRAIN_TRY(auto constants, validation::read_fitted_constants(context.data.root));
   FORETRAIN_TRY(const Validation all, validate_files(context, options, engine));
+  if (all.skipped.size() == options.files.size())
+    return fail(all.skipped.front().file, all.skipped.front().reason, "data/measured/megatron_ci.csv is one");
   validation::Accuracy accuracy = validation::accuracy_of(all.rows, std::move(constants));
   FORETRAIN_TRY(accuracy.collectives, validation::judge_collectives(context.data));
   if (auto done = write_files(files, all, accuracy); !done) return tl::unexpected<Error>(std::move(done).error());

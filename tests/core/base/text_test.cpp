@@ -38,6 +38,15 @@ TEST(Text, NearestFindsATypoAndNothingForAnUnrelatedWord) {
   EXPECT_EQ(nearest("zzzzzz", words), std::nullopt);
 }
 
+TEST(Text, HintsNameASlipThenWhatHoldsTheWordThenWhatIsNear) {
+  const std::vector<std::string> words = {"dgx-h100", "aws-p5-h100", "dgx-a100", "tp"};
+  EXPECT_EQ(hint_for("dgx-h10", words).rfind("did you mean 'dgx-h100'? one of: dgx-h100", 0), 0U);
+  EXPECT_EQ(hint_for("H100", words).rfind("did you mean 'dgx-h100', 'aws-p5-h100'?", 0), 0U);
+  EXPECT_EQ(hint_for("dxg-a10", words).rfind("did you mean 'dgx-a100'?", 0), 0U);
+  EXPECT_EQ(hint_for("p", words).rfind("did you mean 'tp'?", 0), 0U) << "one letter is a slip, not a part";
+  EXPECT_EQ(hint_for("zzzzzzzz", words).rfind("one of: ", 0), 0U);
+}
+
 TEST(Text, PrettyKeepsThreeDigits) {
   EXPECT_EQ(pretty(Bytes(76LL << 30)), "76.0 GiB");
   EXPECT_EQ(pretty(Seconds(0.00312)), "3.12 ms");

@@ -49,9 +49,15 @@ TEST(Arguments, MistakesAreNamedWithWhatWouldBeRight) {
            {with("--gpus", "9"), "9"},
            {with("--gpus", "eight"), "'eight' is not a whole number"},
            {with("--gpus", "99999999999"), "--gpus"},
-           {with("--seq-len", "0"), "sequence_length"},
-           {with("--global-batch", "-1"), "global_batch"},
-           {with("--semantics", "megatron"), "megatron-core"},
+           {with("--seq-len", "0"), "--seq-len: 0 is out of range"},
+           {with("--global-batch", "-1"), "--global-batch: -1 is out of range"},
+           {with("--lora", "100000000"), "--lora: 100000000 is out of range"},
+           {with("--semantics", "megatron"), "--semantics: 'megatron' is unknown (did you mean 'megatron-core'"},
+           {with("--cluster", "p5"), "--cluster: 'p5' is unknown"},
+           {with("--cluster", "h100"), "did you mean 'azure-nd-h100-v5', 'dgx-h100'"},
+           {with("--model", "llama9"), "--model: 'llama9' is unknown"},
+           {small_plan({"--model", "gpt2"}), "--model: stands 2 times, once is meant"},
+           {with("--where", "schedule == 1f2b"), "schedule cannot be compared with a number (one of: gpipe, 1f1b"},
            {with("--precision", "bf17"), "bf16"},
            {with("--objective", "speed"), "step-time"},
            {with("--engine", "magic"), "replay"},
@@ -66,6 +72,11 @@ TEST(Arguments, MistakesAreNamedWithWhatWouldBeRight) {
            {{"presets", "models", "llama3-8"}, "llama3-8b"},
            {{"schema", "plam"}, "plan"},
            {{"predict"}, "plan"},
+           {{"predict", "a.json", "--gpus", "8"}, "'--gpus 8' is not expected here (foretrain predict --help)"},
+           {{"explain", "a.json", "--jobs", "-3"}, "--jobs: -3 is not between 0 and 1024"},
+           {{"validate", "a.csv", "--jobs", "5000"}, "--jobs: 5000 is not between 0 and 1024"},
+           {{"calibrate", "--run", "3"}, "--run: names a run of a database, but no --runs names the database"},
+           {{"db", "best"}, "foretrain db best --help"},
            {{"predict", "no-such-file.json"}, "no-such-file.json"},
            {{"db", "list", "no-such-file.db"}, "no-such-file.db"},
            {{"db", "lisst", "x"}, "did you mean 'list'"},
@@ -90,6 +101,42 @@ TEST(Arguments, FilesThatAreNoPlansAreNamed) {
       EXPECT_NE(outcome.err.find(file.substr(file.rfind('/'))), std::string::npos) << outcome.err;
     }
   }
+}
+
+TEST(Arguments, FilesOfAnotherKindAreNamedAsWhatTheyAre) {
+  const Folder folder;
+  const std::string plan = plan_file(folder);
+  const std::string report = folder.write("report.json", foretrain(small_plan({"--json"})).out);
+  expect_refused({{"plan", plan}, "/layout: this is a plan, which has its layout"});
+  for (const char* command : {"plan", "predict", "explain", "program"})
+    expect_refused({{command, report}, "report.json: this is a report of foretrain plan (jq '.ranked[0].plan'"});
+  const std::string kernels = (test::source_folder() / "data/measured/gemm.csv").string();
+  expect_refused({{"validate", kernels}, "gemm.csv: not a file of runs"});
+  const std::string rows = (test::source_folder() / "data/measured/zero_bubble_pp.csv").string();
+  EXPECT_EQ(foretrain({"validate", kernels, rows, "--engine", "slots"}).code, 0) << "one of them is";
+  ASSERT_EQ(foretrain(small_plan({"--db", folder / "a.db"})).code, 0);
+  expect_refused({{"db", "best", folder / "a.db", "7"}, "no study 7 (foretrain db list "});
+}
+
+// What stands in a file may not steer the terminal that shows the message.
+TEST(Arguments, MessagesHoldNoControlsAndNoBrokenText) {
+  const Folder folder;
+  const Outcome escape = foretrain({"plan", "--model", "a\033[31mb\xff\xc2\x9b模型"});
+  EXPECT_EQ(escape.code, 1);
+  const Outcome named = foretrain(with("--model", "a\033[31mb\xff\xc2\x9b模型"));
+  EXPECT_NE(named.err.find(R"('a\x1b[31mb\xff\xc2\x9b模型' is unknown)"), std::string::npos) << named.err;
+  const Outcome broken = foretrain({"predict", folder.write("a.json", "{\"model\": \"l\xffma\"}")});
+  EXPECT_NE(broken.err.find(R"(\xff)"), std::string::npos) << broken.err;
+  EXPECT_EQ(broken.err.find('\xff'), std::string::npos);
+}
+
+TEST(Arguments, AConfigurationIsNamedByItsFolder) {
+  const Folder folder;
+  std::filesystem::create_directories(folder / "some-model");
+  const std::string config = folder.write("some-model/config.json", R"({ "model_type": "llama", "hidden_size": 64,
+    "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2, "vocab_size": 100 })");
+  for (const std::string& file : {config, folder / "some-model/../some-model/./config.json"})
+    EXPECT_EQ(foretrain({"presets", "models", file}).json()["name"], "some-model") << file;
 }
 
 TEST(Arguments, UnreadableFilesAreNamed) {
